@@ -38,9 +38,9 @@ ENGINE = ("acadl_models/timing/engine/test_engine_plain.py",  # needs no compila
           "acadl_models/timing/engine/test_engine_snapshots.py", "acadl_models/timing/engine/test_engine_marks.py",
           "acadl_models/timing/engine/test_engine_random.py", "acadl_models/timing/engine/test_engine_steady.py",
           "acadl_models/timing/test_memories_steady.py", "acadl_models/traces/test_trace_windows.py")
-REFERENCE = ("acadl_models/timing/test_timing_reference.py", "acadl_models/timing/test_timing_semantics.py",
-             "acadl_models/timing/test_timing_memories.py", "acadl_models/timing/test_timing_properties.py",
-             "acadl_models/timing/engine/test_engine_random.py")
+REFERENCE = ("acadl_models/timing/test_timing_reference.py", "acadl_models/timing/test_timing_storages.py",
+             "acadl_models/timing/test_timing_semantics.py", "acadl_models/timing/test_timing_memories.py",
+             "acadl_models/timing/test_timing_properties.py", "acadl_models/timing/engine/test_engine_random.py")
 RAISING = ("oracle/xla",)
 MAPPER = ("mapper/test_search.py", "mapper/test_pipeline.py", "mapper/test_one_mapper.py",
           "mapper/test_options_hardware.py", "mapper/test_explore.py")

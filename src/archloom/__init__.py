@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.search.candidate import Candidate
     from archloom.tvm_backend.search.objectives import Objective
     from archloom.tvm_backend.search.result import SearchResult
-    from archloom.tvm_backend.sources.source import Source
     from archloom.tvm_backend.targets.registry import TargetInfo
 
 __all__ = [
@@ -163,9 +162,10 @@ def compile(
     :func:`estimate`.
     """
     from archloom.tvm_backend.executable import build
+    from archloom.tvm_backend.sources.given import source_of
 
     names, stated = _spelled(target), _options(options)
-    found = _source(model, load_options)
+    found = source_of(model, load_options)
     if found.kind == "dynamic":
         from archloom.tvm_backend.dynamic.network import build_dynamic
 
@@ -183,9 +183,10 @@ def coverage(
     """Who takes which operator of ``model`` (at the extents ``symbols`` of open dimensions), and why the others do not;
     nothing is mapped or built."""
     from archloom.tvm_backend.coverage import coverage as coverage_of
+    from archloom.tvm_backend.sources.given import model_of
 
     names = _spelled(target)
-    return coverage_of(_loaded(model, load_options, names, symbols), names, _options(options))
+    return coverage_of(model_of(model, load_options, names, symbols), names, _options(options))
 
 
 def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetwork | Library":
@@ -226,8 +227,7 @@ def estimate(
     accelerator's clock. ``host``: whose profile the time of host layers is estimated by (default: what
     ``archloom calibrate-host`` has measured last, or else the one that comes along); ``"none"`` for the accelerator
     only. ``as_int8``: take a float network (ONNX, or a torch module, loaded or not) as if it were quantized, without
-    calibration. Reports and the timing of
-    kernels are kept by content, in memory and on disk.
+    calibration. Reports and the timing of kernels are kept by content, in memory and on disk.
 
     ``symbols``: an extent for each open dimension, ``{"batch": 1, "n": 128}``. Several of one (``{"n": [64, 128]}``)
     give a table with a report for each combination.
@@ -238,10 +238,11 @@ def estimate(
     from archloom.tvm_backend.estimate.extents import reports
     from archloom.tvm_backend.estimate.request import Request
     from archloom.tvm_backend.host.profile import chosen
+    from archloom.tvm_backend.sources.given import source_of
 
     request = Request(_spelled(target), _options(options), as_int8)
     with bar(quiet=quiet) as progress:
-        return reports(_source(model, load_options), symbols, request, chosen(host), progress)
+        return reports(source_of(model, load_options), symbols, request, chosen(host), progress)
 
 
 def estimate_many(
@@ -349,14 +350,14 @@ def check(
     from. Of each layer: is it bit-exact, is it what the quantized reference has there, and its signal-to-noise ratio
     against the float network in decibels. ``symbols``: the extents of open dimensions. The interpreter takes
     instructions one by one: a network with a layer of more than ``most_instructions``, by default of those that take 40
-    seconds of this processor, is refused before anything runs.
-    ``quiet``: as for :func:`estimate`.
+    seconds of this processor, is refused before anything runs. ``quiet``: as for :func:`estimate`.
     """
     from archloom.tvm_backend.check.network import check as check_model
+    from archloom.tvm_backend.sources.given import model_of
 
     names = _spelled(target)
     with bar(quiet=quiet) as progress:
-        return check_model(_loaded(model, load_options, names, symbols), names, _options(options), inputs=inputs,
+        return check_model(model_of(model, load_options, names, symbols), names, _options(options), inputs=inputs,
                            labels=labels, reference=reference, most_instructions=most_instructions, progress=progress)
 
 
@@ -397,27 +398,3 @@ def _spelled(target: Target) -> str:
     from archloom.tvm_backend.targets.choice import spelled
 
     return spelled(target)
-
-
-def _source(model: Any, load_options: Mapping[str, Any]) -> "Source":
-    """What is given; a network with open dimensions is read."""
-    from inspect import signature
-
-    from archloom.tvm_backend.sources.source import Source
-
-    options, taken = dict(load_options), [*signature(Source.of).parameters][1:]
-    if unknown := options.keys() - {*taken, "dynamic"}:
-        name = min(unknown)
-        raise InputError(f"{name}: expected one of {', '.join((*taken, 'dynamic'))}; an option of the target is given "
-                         f"by options={{{name!r}: {options[name]!r}}}")
-    if not options.pop("dynamic", False):
-        return Source.of(model, **options)
-    return Source.of(load(model, dynamic=True, **options))
-
-
-def _loaded(model: Any, load_options: Mapping[str, Any], target: str, symbols: Mapping[str, int] | None) -> "Model":
-    from archloom.tvm_backend.sources.dynamic import load_dynamic
-
-    source = _source(model, load_options)
-    return source.load_for(target) if symbols is None else load_dynamic(source).at(symbols)
-

@@ -28,8 +28,8 @@ UNBOUNDED = {
     "files of the package": (
         "acadl_models/energy/memories.py:_law", "acadl_models/energy/tables.py:dram",
         "acadl_models/energy/tables.py:rate", "acadl_models/energy/tables.py:rows",
-        "acadl_models/energy/tables.py:sources", "acadl_models/timing/engine/plain.py:JITTED",
-        "acadl_models/timing/engine/translation.py:_definitions", "models/catalogue.py:_trained",
+        "acadl_models/energy/tables.py:sources", "acadl_models/timing/engine/function_code.py:_definitions",
+        "acadl_models/timing/engine/plain.py:JITTED", "models/catalogue.py:_trained",
         "tvm_backend/page/document.py:asset", "tvm_backend/sources/shipped.py:sources"),
     "what a user registers, or lets TVM or torch hold": (
         "oracle/taidl/__init__.py:_registered", "oracle/taidl/operators/control.py:_registered",

@@ -138,3 +138,8 @@ def _tiles(axis: Axis, tile: int) -> Iterator[tuple[int, int, int, int, int, int
         before = min(span, max(0, -(origin // step)))
         end = min(span, max(before, -(-(axis.extent - origin) // step)))
         yield outputs, sums, low - window, before, end - before, span - end
+
+
+def peeled(all_runs: tuple[Run, ...], first: bool) -> tuple[Run, ...]:
+    """The runs, of which the very first tile stands apart if ``first``."""
+    return (*all_runs[0].alone(), *all_runs[1:]) if first else all_runs

@@ -20,7 +20,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Instr
 from archloom.uma_targets.gemmini import instructions as isa
-from archloom.uma_targets.gemmini.conv_axes import Run, runs
+from archloom.uma_targets.gemmini.conv_axes import Run, peeled, runs
 from archloom.uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
 from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT, Block, GemminiParameters, PoolWindow
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
@@ -167,14 +167,14 @@ class ConvEmission:
 
         def cols(b: Affine, row: Affine, rows_run: Run, first: bool) -> Nodes:
             nodes: Nodes = []
-            for run in _peeled(run_w, first):
+            for run in peeled(run_w, first):
                 nodes += repeat("tw", run.count, lambda i, run=run: body(  # type: ignore[misc]
                     PixelTile(rows_run, run, row, i + run.first, b), first and run.first == 0))
             return nodes
 
         def rows(b: Affine, first: bool) -> Nodes:
             nodes: Nodes = []
-            for run in _peeled(run_h, first):
+            for run in peeled(run_h, first):
                 nodes += repeat("th", run.count, lambda i, run=run: cols(  # type: ignore[misc]
                     b, i + run.first, run, first and run.first == 0))
             return nodes
@@ -396,7 +396,3 @@ class ConvEmission:
         target = (pixel * o + self._first_channel(place) + j * dim) * (4 if full else 1) + self.y.address
         local = self._c_local(tile, place, j, r, q) + (isa.FULL_WIDTH if full else 0)
         return isa.mvout(target, Block(local, rows, cols))
-
-
-def _peeled(all_runs: tuple[Run, ...], first: bool) -> tuple[Run, ...]:
-    return (*all_runs[0].alone(), *all_runs[1:]) if first else all_runs

@@ -27,17 +27,7 @@ import numpy as np
 
 from archloom.mapper.spatial.machines.machine import TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import COLUMN, NONE, ROW, WAVE, TileGemm
-from archloom.mapper.spatial.products.traffic import (
-    ALONE,
-    ALONG_COLUMNS,
-    ALONG_ROWS,
-    TO_ALL,
-    Around,
-    InStep,
-    Traffic,
-    Waves,
-    beats_of,
-)
+from archloom.mapper.spatial.products.traffic import ALONE, TO_ALL, Around, InStep, Traffic, Waves, above, beats_of
 from archloom.mapper.spatial.space import Space
 
 _AT_A_TIME = 1 << 13
@@ -105,7 +95,7 @@ class _Estimate:
         apart, spread = self.ends
         ends = last + apart + np.maximum(spread, self.hops) + self.rises
         found: np.ndarray = self.machine.launch_cycles + np.maximum(
-            ends + computing, last + self.memory + _above(apart + self.hops, spread))
+            ends + computing, last + self.memory + above(apart + self.hops, spread))
         return found
 
     def _hops(self, own: Traffic, theirs: Waves, mine: Waves, outer: np.ndarray) -> np.ndarray:
@@ -164,17 +154,12 @@ class _Estimate:
     def bound(self) -> tuple[InStep, InStep]:
         """In the first iteration of the outer loop, and in the others: those go in step that get the same tiles at that
         time, or add up each other's sums."""
-        machine, (early_a, early_b) = self.machine, self.early
-        found = []
-        for later in (False, True):
-            on_row, on_column = self.s["ck"], self.s["rk"]
-            for way, rows, columns, early in (("way_a", "rn", "cn", early_a), ("way_b", "rm", "cm", early_b)):
-                number, there = self.c[way], ~(early & later)
-                on_row = on_row * np.where(ALONG_ROWS[number] & there, self.s[columns], 1)
-                on_column = on_column * np.where(ALONG_COLUMNS[number] & there, self.s[rows], 1)
-            whole = on_row * on_column / machine.cores
-            found.append(InStep(whole, on_row / machine.columns, on_column / machine.rows))
-        return found[0], found[1]
+        early_a, early_b = self.early
+        operands = (("way_a", "rn", "cn", early_a), ("way_b", "rm", "cm", early_b))
+        first, others = (InStep.of(self.machine, (self.s["rk"], self.s["ck"]), [
+            (self.c[way], self.s[rows], self.s[columns], ~(early & later)) for way, rows, columns, early in operands])
+            for later in (False, True))
+        return first, others
 
     @cached_property
     def in_step(self) -> tuple[InStep, InStep]:
@@ -280,10 +265,10 @@ class _Estimate:
     def waits(self) -> np.ndarray:
         """For loads of all steps but the first."""
         alone_a, alone_b = (np.maximum(alone, chain) for alone, chain in zip(self.alone, self.chains[1:]))
-        found = self.times_a * self.times_b * _above(self.with_both, self.compute)
-        found = found + (self.m.count - self.times_b) * self.times_a * _above(alone_a, self.compute)
-        found = found + (self.n.count - self.times_a) * self.times_b * _above(alone_b, self.compute)
-        return _above(self.around.problems * self.steps * found, _above(self.with_both, self.compute))
+        found = self.times_a * self.times_b * above(self.with_both, self.compute)
+        found = found + (self.m.count - self.times_b) * self.times_a * above(alone_a, self.compute)
+        found = found + (self.n.count - self.times_a) * self.times_b * above(alone_b, self.compute)
+        return above(self.around.problems * self.steps * found, above(self.with_both, self.compute))
 
     @cached_property
     def flooded(self) -> np.ndarray:
@@ -297,7 +282,7 @@ class _Estimate:
         usual = np.maximum(self.compute, self.with_both)
         slowly = np.maximum(usual, self.chained(np.where(kept_a, self.b.way, self.a.way) + before))
         there = (self.streams_a != self.streams_b) & (streamed != NONE) & (kept == NONE)
-        return np.where(there, _above(strip, self.c["slots"] * usual) * (1 - usual / slowly), 0)
+        return np.where(there, above(strip, self.c["slots"] * usual) * (1 - usual / slowly), 0)
 
     @cached_property
     def anew(self) -> np.ndarray:
@@ -311,13 +296,13 @@ class _Estimate:
         mixed = np.where(c["nm"] == 1, self.b.behind(self.a, first), self.a.behind(self.b, first))
         loads = machine.dram_latency + np.maximum(way, np.where(self.inner_kept, strip, mixed))
         rest = (self.steps - 1) * self.product + (self.count - 1) * machine.block_cycles
-        late = _above(loads, rest + self.between / self.waves)
-        waited = _above(np.where(self.inner_kept, strip, self.with_both), self.compute)
+        late = above(loads, rest + self.between / self.waves)
+        waited = above(np.where(self.inner_kept, strip, self.with_both), self.compute)
         # meanwhile streamed tiles for later waves come, which the core would wait for then, as far as there is room
         inner, streams = (np.where(c["nm"] == 1, *pair) for pair in (self.alone, (self.streams_a, self.streams_b)))
         later = (np.where(c["nm"] == 1, self.m.count, self.n.count) - 1) * self.steps
-        ahead = np.minimum(later * _above(inner, self.compute), (c["slots"] - 1) * inner) * streams
-        return times * self.around.problems * _above(late, waited + ahead)
+        ahead = np.minimum(later * above(inner, self.compute), (c["slots"] - 1) * inner) * streams
+        return times * self.around.problems * above(late, waited + ahead)
 
     # --- waves ---------------------------------------------------------------------------------------------------
     @cached_property
@@ -332,7 +317,7 @@ class _Estimate:
         store = self.own_store + 2 * machine.dram_latency + around.finishing * self.block * self.part
         store = store + np.where(around.added > 0, machine.dram_latency, 0)
         # with two blocks of sums a store takes place during the next wave, and must be done before the one after it
-        late = np.maximum(waves - 2, 0) * _above(store, self.steps * self.compute) / 2
+        late = np.maximum(waves - 2, 0) * above(store, self.steps * self.compute) / 2
         late = np.maximum(late, self._behind_stores())
         return np.where(self.c["outputs"] > 1, late, (waves - 1) * (store + self.adding))
 
@@ -352,8 +337,8 @@ class _Estimate:
         ahead = (self.c["slots"] - 1) * self.compute
         loading = np.where(
             self.streams_a | self.streams_b, self.waves, self.around.problems * (self.m.count + self.n.count - 1))
-        behind = _above(loading, np.maximum(1, self.c["slots"] / self.steps))
-        return behind * (_above(np.maximum(loaded, queued), ahead) - _above(loaded, ahead))
+        behind = above(loading, np.maximum(1, self.c["slots"] / self.steps))
+        return behind * (above(np.maximum(loaded, queued), ahead) - above(loaded, ahead))
 
     # --- beginning and end ---------------------------------------------------------------------------------------
     @cached_property
@@ -364,10 +349,10 @@ class _Estimate:
         m, n, block = self.m, self.n, self.block
         led = np.where((self.c["lead"] > 0) & (self.c["lead"] < self.bk), self.c["lead"] / self.bk, 1)
         way = self.a.on_the_way(self.b)
-        queued = _above(self.a.queue(self.b), way)
+        queued = above(self.a.queue(self.b), way)
         queued = queued * np.where(m.count > 1, m.tail, 1) * np.where(n.count > 1, n.tail, 1)
         first = np.maximum(queued, self.a.sent(self.b) + self._sent_late - way) * led
-        spread = np.maximum(first, _above(self.storing * m.tail * n.tail * self.stored, self.own_store))
+        spread = np.maximum(first, above(self.storing * m.tail * n.tail * self.stored, self.own_store))
         return way * led + self.around.finishing * block * self.part, spread
 
     @property
@@ -393,7 +378,7 @@ class _Estimate:
         while below.any():
             done, following = depth / bk, np.minimum(2 * depth, bk) / bk
             overheads += np.where(below, overhead * (1 - done), 0)
-            waits += np.where(below, _above(following * self.with_both, done * self.product + overhead), 0)
+            waits += np.where(below, above(following * self.with_both, done * self.product + overhead), 0)
             depth = 2 * depth
             below &= (depth < bk) & (depth < whole)
         return waits + overheads * np.where(self.c["keep_a"] == 1, self.n.count, 1)
@@ -409,7 +394,3 @@ class _NeverMet(_Estimate):
     @cached_property
     def in_step(self) -> tuple[InStep, InStep]:
         return self.bound
-
-
-def _above(time: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-    return np.maximum(0, time - hidden)

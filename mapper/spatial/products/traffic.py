@@ -73,6 +73,21 @@ class InStep:
     row: np.ndarray
     column: np.ndarray
 
+    @staticmethod
+    def of(
+        machine: Machine, added_up: tuple[Column, Column], operands: list[tuple[Column, Column, Column, np.ndarray]],
+    ) -> "InStep":
+        """Those go in step that get the same tiles at that time, or add up each other's sums.
+
+        ``added_up``: cores along a column, and along a row, that do so. Of both operands: how the tiles come, cores
+        along each dimension of the mesh that share them, whether they come at that time.
+        """
+        on_column, on_row = added_up
+        for way, rows, columns, there in operands:
+            on_row = on_row * np.where(_ALONG_ROWS[way] & there, columns, 1)
+            on_column = on_column * np.where(_ALONG_COLUMNS[way] & there, rows, 1)
+        return InStep(on_row * on_column / machine.cores, on_row / machine.columns, on_column / machine.rows)
+
 
 class Traffic:
     """What the loads of an operand for a step take of memory, of rings and of cores' ways, in cycles."""
@@ -171,6 +186,10 @@ def _most(first: np.ndarray, *others: np.ndarray) -> np.ndarray:
     return first
 
 
+def above(time: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    return np.maximum(0, time - hidden)
+
+
 def beats_of(machine: Machine, rows: Column, columns: Column, width: int) -> np.ndarray:
     """Beats of memory for rows x columns tiles of a tensor ``width`` tiles wide."""
     ends_apart = rows * np.ceil(columns * TILE_BYTES / machine.memory_bytes)
@@ -178,7 +197,7 @@ def beats_of(machine: Machine, rows: Column, columns: Column, width: int) -> np.
     return np.where(columns == width, together, ends_apart)
 
 
-ALONG_ROWS, ALONG_COLUMNS = (np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS, one)) for one in (ROW, COLUMN))
+_ALONG_ROWS, _ALONG_COLUMNS = (np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS, one)) for one in (ROW, COLUMN))
 """Patterns, by number, with which cores of a row, or of a column, get the same tiles at the same time: not one after
 the other, as where they are passed on."""
 TO_ALL = np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS))

@@ -108,11 +108,13 @@ def test_all_faults_come_at_once_with_their_paths_through_templates() -> None:
         row = Row("row[7]")
         connect_dangling_edge(row.cells[0].out, ACADLDanglingEdge(READ_DATA, source=m.rf))
         connect_dangling_edge(m.rf, m.fu)
+        PipelineStage("decode")
         architecture("many", clock_hz=-1, buffers={"b": row.cells[0].stage})
 
     with pytest.raises(GraphError) as raised:
         build(change)
     faults = raised.value.faults
+    assert str(raised.value).startswith(f"architecture graph 'many' has {len(faults)} faults:\n  - ")
     for message in (
         r"^row\[7\]\.cell\[0\]\.unit: FunctionalUnit: got an unexpected keyword argument 'rows' \(attributes: name,",
         r"^row\[7\]\.cell\[1\]\.unit: FunctionalUnit: got an unexpected",
@@ -124,6 +126,7 @@ def test_all_faults_come_at_once_with_their_paths_through_templates() -> None:
         r"^row\[7\]\.cell\[1\]\.stage \(ExecuteStage\): latency: bad latency 'n \+'",
         r"^row\[7\]\.cell\[0\]\.unit .* is contained in no stage",
         r"^row\[7\]\.cell\[0\]\.stage .* cannot be reached",
+        r"duplicate name 'decode'", r"^decode .* leads to no",
         r"^buffer 'b' must lie in a RegisterFile, SRAM or DRAM of the graph, not in row\[7\]\.cell\[0\]\.stage",
     ):
         assert sum(bool(re.search(message, fault)) for fault in faults) == 1, (message, faults)
