@@ -30,7 +30,7 @@ from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.energy import arithmetic
 from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, Place, QueuedUnit, connect, macs, rows_of, shared
+from archloom.acadl_models.parts import Fetch, Place, QueuedUnit, connect, held, macs, shared
 from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl.isa import Isa
 
@@ -208,7 +208,7 @@ def _dram(bytes_per_cycle: int, latency: int, gib: int, energy: Energy) -> acadl
 
 
 def _buffer(buffer: Buffer, users: int, energy: Energy) -> acadl.SRAM:
-    name, bits, words = rows_of(buffer)
+    name, bits, words = held(buffer)
     return acadl.SRAM(
         name, data_width=bits, port_width=_GLB_PORT_BITS // bits, max_concurrent_requests=users,
         read_write_ports=users, address_ranges=[(0, words)], joules_per_access=energy.times(6),

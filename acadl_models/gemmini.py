@@ -41,7 +41,7 @@ from typing import Annotated
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Flag, Size, Stated, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, registers, rows_of, shared
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, macs, registers, shared
 from archloom.oracle.errors import TargetError
 from archloom.oracle.resolved import Buffer
 
@@ -141,7 +141,7 @@ def gemmini(
         load = _load(fetch, ld_queue, min(rs_ld, max_in_flight), dma)
         connect(load.unit, [memory], [*spad, *acc])
         store = _store(fetch, st_queue, min(rs_st, max_in_flight), dma)
-        statistics = [registers(*rows_of(isa.buffer(name))) for name in _STATISTICS]
+        statistics = [registers(*held(isa.buffer(name))) for name in _STATISTICS]
         connect(store.unit, [*spad, *acc, *statistics], [memory, *statistics])
         execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles, least_rows, dim)
         connect(execute.unit, [*spad, pe], [*spad, *acc, pe])

@@ -36,7 +36,7 @@ def registers(
         physical_registers=physical, component=component, forwards_sums=forwards_sums)
 
 
-def rows_of(buffer: Buffer) -> tuple[str, int, int]:
+def held(buffer: Buffer) -> tuple[str, int, int]:
     """The name of a buffer of an ISA, the bits of a row and the number of rows: what :func:`registers` and
     :func:`row_memory` take first."""
     return buffer.name, *shared(buffer)

@@ -16,7 +16,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, row_memory, rows_of
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, macs, row_memory
 
 STATED = Stated("qkv")
 
@@ -46,7 +46,7 @@ def qkv(
             "dram", data_width=8, port_width=bus_bytes, max_concurrent_requests=2 * in_flight, read_write_ports=2,
             read_latency=dram_cycles, write_latency=dram_cycles, address_ranges=[(0, dram_gib << 30)],
         )
-        operands, sums = (row_memory(*rows_of(isa.buffer(name)), requests=4, ports=4) for name in ("operands", "sums"))
+        operands, sums = (row_memory(*held(isa.buffer(name)), requests=4, ports=4) for name in ("operands", "sums"))
         fetch = Fetch("fetch", issue_entries, 2)
 
         def unit(

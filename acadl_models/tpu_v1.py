@@ -29,7 +29,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, Stated, check, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, row_memory, rows_of, shared
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, macs, row_memory, shared
 
 STATED = Stated("tpu_v1")
 TILES = STATED["TILES"]
@@ -68,10 +68,10 @@ def tpu_v1(
         of_memory = acadl.Included("memory")
         pcie = acadl.Link("pcie", bandwidth=host_bytes, latency=host_cycles, component=of_memory)
         ddr3 = acadl.Link("ddr3", bandwidth=weight_bytes, component=of_memory)
-        buffer = row_memory(*rows_of(isa.buffer("unified_buffer")), requests=6, ports=4)
+        buffer = row_memory(*held(isa.buffer("unified_buffer")), requests=6, ports=4)
         sums = row_memory("accumulators", *shared(isa.buffer("accumulator")), requests=4, ports=3,
                           component=acadl.Memory(ports=2))
-        fifo = row_memory(*rows_of(isa.buffer("fifo")), requests=2, ports=2, component=acadl.Memory(width_bits=8 * dim))
+        fifo = row_memory(*held(isa.buffer("fifo")), requests=2, ports=2, component=acadl.Memory(width_bits=8 * dim))
         tile = acadl.RegisterFile("weights", shared(isa.buffer("weights"), words=1)[0], {"tile": 0},
                                   component=acadl.Included("matrix.unit"))
         fetch = Fetch("fetch", issue_entries, 2)

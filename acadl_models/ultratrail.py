@@ -24,7 +24,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, Stated
-from archloom.acadl_models.parts import connect, macs, row_memory, rows_of, shared
+from archloom.acadl_models.parts import connect, held, macs, row_memory, shared
 
 STATED = Stated("ultratrail")
 
@@ -65,7 +65,7 @@ def ultratrail(
         fmem = [row_memory(f"fmem[{i}]", bits, rows, requests=4, ports=3, first=i * rows)
                 for i in range(FEATURE_MEMORIES)]
         wmem, bmem, lmem = (
-            row_memory(*rows_of(isa.buffer(name)), requests=4, ports=2) for name in ("wmem", "bmem", "lmem"))
+            row_memory(*held(isa.buffer(name)), requests=4, ports=2) for name in ("wmem", "bmem", "lmem"))
         pool = acadl.RegisterFile("pool", shared(isa.buffer("pool"), words=1)[0], {"pool": 0})
         load = acadl.MemoryAccessUnit("load", {"load_features", "load_weights", "load_bias"}, latency=0)
         array = acadl.MemoryAccessUnit(

@@ -9,7 +9,7 @@ from archloom.acadl_models.acadl import DRAM, SRAM, Included, Link, Logic, Memor
 from archloom.acadl_models.mesh.semaphores import HANDSHAKES
 from archloom.acadl_models.mesh.sizes import L1_ACCESS_BYTES, Joules, Sizes
 from archloom.acadl_models.mesh.vector import work
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, rows_of
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, macs
 from archloom.oracle.resolved import Buffer
 
 _QUEUE = 4
@@ -147,7 +147,7 @@ def sender(name: str, fetch: Fetch, mnemonic: str, *more: str) -> QueuedUnit:
 
 def _local(buffer: Buffer, number: int, joules: Joules, requests: int, users: int) -> SRAM:
     """A core's part of a buffer, which is the buffer of one core."""
-    name, bits, words = rows_of(buffer)
+    name, bits, words = held(buffer)
     return SRAM(
         name, data_width=bits, port_width=_PORT_WORDS, max_concurrent_requests=requests, read_write_ports=users,
         address_ranges=[(number * words, (number + 1) * words)], joules_per_access=joules.words(bits // 8),

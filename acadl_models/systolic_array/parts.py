@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.parts import Fetch, connect, macs, rows_of
+from archloom.acadl_models.parts import Fetch, connect, held, macs
 from archloom.acadl_models.systolic_array.design import Design
 from archloom.oracle.resolved import Buffer
 
@@ -50,7 +50,7 @@ class Memories(acadl.Template):
         )
 
     def _side(self, buffer: Buffer, width: int, units: int, leaving: int | None = None) -> acadl.SRAM:
-        name, bits, words = rows_of(buffer)
+        name, bits, words = held(buffer)
         return acadl.SRAM(
             name, data_width=bits, port_width=width, max_concurrent_requests=4 * units,
             read_write_ports=2 * units, address_ranges=[(0, words)],

@@ -8,7 +8,7 @@ that it reads have been written, and that makes the wave run diagonally through 
 from __future__ import annotations
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.parts import Fetch, connect, macs, rows_of
+from archloom.acadl_models.parts import Fetch, connect, held, macs
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, TECHNOLOGY, Design
 from archloom.acadl_models.systolic_array.parts import LATCHED, Dma, Memories, Mover
 
@@ -42,7 +42,7 @@ class Grid(acadl.Template):
 
     def __init__(self, name: str, design: Design, fetch: Fetch) -> None:
         mnemonics, (_, bits, _), (_, below_bits, columns) = (
-            {"mac", "push", "pass"}, rows_of(design.isa.buffer("pe")), rows_of(design.isa.buffer("south")))
+            {"mac", "push", "pass"}, held(design.isa.buffer("pe")), held(design.isa.buffer("south")))
         self.pes = [[PE(f"pe[{i}][{j}]", mnemonics, bits) for j in range(design.columns)] for i in range(design.rows)]
         self.south = [
             acadl.RegisterFile(f"south[{j}]", below_bits, {"sum": 0}, write_after_read=LATCHED) for j in range(columns)]
@@ -84,7 +84,7 @@ def build(design: Design) -> acadl.ArchitectureGraph:
                       stands_for="the wave of operands")
         memories = Memories("memory", design, units=rows * columns if apart else max(rows, columns))
         sync = acadl.RegisterFile(
-            "sync", rows_of(design.isa.buffer("sync"))[1], {"fold": 0, "filled": 0}, write_after_read=LATCHED)
+            "sync", held(design.isa.buffer("sync"))[1], {"fold": 0, "filled": 0}, write_after_read=LATCHED)
         grid = Grid("grid", design, fetch)
         for i in range(rows):
             west = Mover(f"west[{i}]", fetch, {"load_west", "clear_west"}, {"load_west": 0, "clear_west": 1})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Included, RegisterFile, architecture, create_ag, generate
-from archloom.acadl_models.parts import Fetch, connect, macs, rows_of
+from archloom.acadl_models.parts import Fetch, connect, held, macs
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, TECHNOLOGY, Design
 from archloom.acadl_models.systolic_array.parts import LATCHED, Dma, Memories, Mover
 
@@ -29,7 +29,7 @@ def build(design: Design) -> ArchitectureGraph:
         stationary, sums = [
             RegisterFile(
                 name, bits, {f"row[{i}]": 0 for i in range(rows)}, component=of_array, write_after_read=LATCHED)
-            for name, bits, rows in (rows_of(design.isa.buffer(name)) for name in ("stationary", "sums"))]
+            for name, bits, rows in (held(design.isa.buffer(name)) for name in ("stationary", "sums"))]
         array = Mover(
             "array", fetch, {*STEPS, "drain"}, latency={"drain": drain, "shift": 1, "*": 0},
             interval={"drain": drain, "*": 1}, in_flight=4,

@@ -33,7 +33,7 @@ from archloom.acadl_models.ultratrail import ultratrail
 from archloom.oracle import taidl
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
-from archloom.tvm_backend.report.energy import together
+from archloom.tvm_backend.report.energy import summed_by_array
 from archloom.tvm_backend.targets import registry
 from archloom.uma_targets.eyeriss.plan import Machine
 from benchmarks.common import arguments, finish
@@ -182,7 +182,7 @@ def of_targets() -> list[dict[str, Any]]:
 
 
 def _areas(graph: ArchitectureGraph) -> dict[str, float]:
-    return together((name, found.area_mm2 or 0.0) for name, found in figures_of(graph).items())
+    return summed_by_array((name, found.area_mm2 or 0.0) for name, found in figures_of(graph).items())
 
 
 def _area(graph: ArchitectureGraph) -> float:

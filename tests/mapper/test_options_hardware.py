@@ -9,7 +9,7 @@ import pytest
 
 from archloom.acadl_models.gemmini import gemmini
 from archloom.acadl_models.options import Clock, Flag, Size, Stated, Word, check
-from archloom.acadl_models.parts import rows_of, shared
+from archloom.acadl_models.parts import held, shared
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import GraphOptions, Option, resolve_options
 from archloom.oracle.errors import TaidlError, TargetError
@@ -101,7 +101,7 @@ def test_what_an_isa_states_is_a_graphs_to_take() -> None:
     isa = stated.isa({"dim": 8, "queue": 3, "ub_rows": 40}, acc_rows=20)
     assert dict(isa.parameters) == {"dim": 8, "ub_rows": 40, "acc_rows": 20} and not isa.instructions
     assert shared(isa.buffer("accumulator")) == (256, 20) and shared(isa.buffer("fifo"), 2) == (512, 2)
-    assert shared(isa.buffer("weights"), words=1) == (512, 1) and rows_of(isa.buffer("fifo")) == ("fifo", 512, 4)
+    assert shared(isa.buffer("weights"), words=1) == (512, 1) and held(isa.buffer("fifo")) == ("fifo", 512, 4)
     with pytest.raises(TaidlError, match="no parameter and no constant is 'dims'; did you mean 'dim'"):
         stated["dims"]
     with pytest.raises(TargetError, match="tpu_v1: parameter ub_rows of the ISA follows from no option; parameter acc"):

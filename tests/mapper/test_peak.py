@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, row_memory, rows_of
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, row_memory
 from archloom.mapper.costs.compute import peak
 from archloom.oracle import taidl
 from archloom.oracle.errors import TargetError
@@ -90,7 +90,7 @@ def test_extents_are_the_least_of_assertions_and_buffers(extents: tuple[int, int
 
     @acadl.generate
     def bounded() -> None:
-        files = [row_memory(*rows_of(isa.buffer(name)), requests=1, ports=2) for name in ("regs", "sums")]
+        files = [row_memory(*held(isa.buffer(name)), requests=1, ports=2) for name in ("regs", "sums")]
         fetch = Fetch("fetch", entries=2, width=1)
         queued = QueuedUnit("unit", fetch, {"mm"}, depth=2, latency=cycles, interval=cycles, in_flight=1)
         connect(queued.unit, files, files)
