@@ -102,6 +102,10 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
 _rooms = threading.local()
 """Each thread keeps its rooms between runs: fresh pages would cost as much as a short run."""
 
+LARGEST_KEPT = 1 << 24
+"""Words of the largest machine whose room is kept, and cleared for the next run: of larger ones, 128 MiB, most is never
+touched, as slots of instances have room for the thousands of requests of a few of them. A free choice."""
+
 
 def _room(words: int, name: str = "memory") -> Array:
     room: Array | None = getattr(_rooms, name, None)
@@ -113,6 +117,8 @@ def _room(words: int, name: str = "memory") -> Array:
 
 def _cleared(words: int, written: int) -> Array:
     """Room for a machine, whose last ``written`` words are written before they are read: they stay as they are."""
+    if words - written > LARGEST_KEPT:
+        return np.zeros(words, np.int64)  # pages that nobody writes are never there
     m = _room(words, "machine")[:words]
     m[: words - written] = 0
     return m

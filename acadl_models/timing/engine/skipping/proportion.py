@@ -19,7 +19,7 @@ from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import H, LoopSpec
 from archloom.acadl_models.timing.engine.remembered import SNAPSHOTS, Snapshot
 from archloom.acadl_models.timing.engine.skipping import moving
-from archloom.acadl_models.timing.engine.skipping.replay import moves_whole
+from archloom.acadl_models.timing.engine.skipping.replay import moves_within
 from archloom.acadl_models.timing.engine.state import Loop, M, Proportion
 
 STEP = 32
@@ -33,13 +33,36 @@ def taken(m):
 
 
 @jit
-def is_long(t, m, h, old, times):
-    """Whether the run is, once and for all, and ``times`` what it has taken since the machine at ``h[old]``."""
+def is_long(t, m):
+    """Whether the run is."""
     if m[M.PROPORTION] == Proportion.NEVER or taken(m) < m[M.BEGIN]:
         return False
-    if m[M.PROPORTION] != Proportion.TAKEN and taken(m) * (t[H.TOTAL] // max(1, m[M.FETCHED])) < m[M.WHOLE]:
+    return m[M.PROPORTION] == Proportion.TAKEN or taken(m) * (t[H.TOTAL] // max(1, m[M.FETCHED])) >= m[M.WHOLE]
+
+
+@jit
+def takes_long(t, m, h, old, times):
+    """Whether the run is long, and ``times`` what it has taken since the machine at ``h[old]``."""
+    return is_long(t, m) and taken_since(m, h, old) > m[M.PART] // max(1, times)
+
+
+@jit
+def taken_since(m, h, old):
+    """What the run has taken since the machine at ``h[old]``."""
+    return taken(m) - h[old + M.LOOKED] - STEP * h[old + M.STEPPED]
+
+
+@jit
+def is_between(t, m, loop):
+    """Whether at this pass of a loop all accesses have moved by constants, though not by whole lines or rows: then no
+    state recurs, but the rest of the loop may be taken in proportion, where it takes long at all."""
+    record, now = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
+    repeats, period = t[record + LoopSpec.REPEATS], t[record + LoopSpec.PERIOD]
+    if t[H.SPACES] == 0 or t[record + LoopSpec.HISTORY] == NONE or not is_long(t, m):
         return False
-    return taken(m) - h[old + M.LOOKED] - STEP * h[old + M.STEPPED] > m[M.PART] // max(1, times)
+    if now % repeats != 0 or (period > 0 and now % period == 0):
+        return False
+    return (t[record + LoopSpec.LIMIT] - now) * t[record + LoopSpec.EACH] * STEP > m[M.PART]
 
 
 @jit
@@ -50,7 +73,7 @@ def judged_by(m, h, room, first, count):
         if not moving.is_kept(h, room, h[old + Snapshot.PLACE]):
             return NONE
         machine = moving.address(h, room, h[old + Snapshot.PLACE])
-        if taken(m) - h[machine + M.LOOKED] - STEP * h[machine + M.STEPPED] >= m[M.SEEN]:
+        if taken_since(m, h, machine) >= m[M.SEEN]:
             return old
     return NONE
 
@@ -58,14 +81,14 @@ def judged_by(m, h, room, first, count):
 @jit
 def periods_left(t, m, h, record, loop, old, distance):
     """How often ``distance`` iterations may be skipped: the position stays inside of the loop, every fetch is a full
-    one, the run is not paused on the way, and accesses move by whole lines within one memory."""
+    one, the run is not paused on the way, and accesses move within one memory."""
     now = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
     times = (t[record + LoopSpec.LIMIT] - 1 - now) // distance
     left = t[H.TOTAL] - m[M.FETCHED] - t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]
     times = min(times, left // (distance * t[record + LoopSpec.EACH]))
     times = min(times, (m[M.PAUSE] - 1 - m[M.TIME]) // (m[M.TIME] - h[old + M.TIME]))
     periods = distance // t[record + LoopSpec.REPEATS]
-    if times <= 0 or (t[H.SPACES] > 0 and not moves_whole(t, m, record, periods, now + times * distance)):
+    if times <= 0 or (t[H.SPACES] > 0 and not moves_within(t, m, record, periods, now + times * distance, 0)):
         return 0
     return times
 

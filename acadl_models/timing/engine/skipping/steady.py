@@ -24,7 +24,14 @@ from archloom.acadl_models.timing.engine.phases.transfers import repeat_peaks
 from archloom.acadl_models.timing.engine.remembered import SNAPSHOTS, LoopMemory, Memory, Snapshot
 from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.memories_repeat import move_addresses, move_memories, repeatable
-from archloom.acadl_models.timing.engine.skipping.proportion import is_long, judged_by, keep_in_flight, periods_left
+from archloom.acadl_models.timing.engine.skipping.proportion import (
+    is_between,
+    judged_by,
+    keep_in_flight,
+    periods_left,
+    taken_since,
+    takes_long,
+)
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
 from archloom.acadl_models.timing.engine.skipping.recall import begin_transition, complete_transition, recall
 from archloom.acadl_models.timing.engine.skipping.replay import replay
@@ -70,6 +77,10 @@ def skip_one(t, m, h):
     for k in range(events, events + count):
         loop = m[k]
         event = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.EVENT]
+        if event & state.LoopEvent.CROSSED != 0 and is_between(t, m, loop) and is_far(t, m, h, loop):
+            settle(t, m)
+            if skip_unseen(t, m, h, loop):
+                return False
         if event == state.LoopEvent.LEFT or not is_due(t, m, h, loop, event):
             continue
         if not described:
@@ -133,10 +144,10 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     """Look for an equal state at an earlier pass of the loop and skip; returns whether anything was skipped."""
     record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
-    count = snapshots_of(t, m, h, loop)
+    count = snapshots_of(t, m, h, loop, t[record + LoopSpec.PERIOD])
     if count == NONE:
         return False
-    first = h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
+    first = ring_of(t, h, record)
     words, machine = h[Memory.SCRATCH], m[M.REST]
     room, replays = moving.room_of(t, h, Memory.SNAPSHOTS, loop), False
     for back in range(1, min(count, SNAPSHOTS) + 1):
@@ -160,7 +171,7 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         if t[H.SPACES] > 0 and times > 0:
             most, end = times, old_words + length + offsets
             times = repeatable(t, m, h, record, old_machine, end, state, distance, most)
-            if times == 0 and is_long(t, m, h, old_machine, most):
+            if times == 0 and takes_long(t, m, h, old_machine, most):
                 break  # to ask for all of them takes too long
             if times == 0 and t[H.LOOKS] > 0 and not replays:
                 replays = True  # once: where its answers differ from those of one pass, they do from those of others
@@ -183,16 +194,15 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
 
 @jit
 def skip_unseen(t, m, h, loop):
-    """At a pass of a loop with a state too long to be compared: the rest of the loop may still be taken in proportion;
-    whether that was done."""
+    """At a pass of a loop with a state that is not compared, too long or moved by parts of lines: the rest of the loop
+    may still be taken in proportion; whether that was done."""
     record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
-    if t[record + LoopSpec.PERIOD] == 0:
+    if t[record + LoopSpec.HISTORY] == NONE:
         return False
-    count = snapshots_of(t, m, h, loop)
+    count = snapshots_of(t, m, h, loop, t[record + LoopSpec.REPEATS])
     if count == NONE:
         return False
-    first = h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
-    room = moving.room_of(t, h, Memory.SNAPSHOTS, loop)
+    first, room = ring_of(t, h, record), moving.room_of(t, h, Memory.SNAPSHOTS, loop)
     if skip_rest(t, m, h, loop, record, room, first, count):
         h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] = 0
         return True
@@ -201,11 +211,32 @@ def skip_unseen(t, m, h, loop):
 
 
 @jit
-def snapshots_of(t, m, h, loop):
-    """How many snapshots there are since a loop was entered, at a pass that is compared with them; NONE at another."""
-    record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
+def is_far(t, m, h, loop):
+    """Whether enough was taken since the last snapshot of a loop to judge by it, or there is none."""
+    record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
+    count = snapshots_of(t, m, h, loop, t[record + LoopSpec.REPEATS])
+    if count == NONE or count == 0:
+        return count == 0
+    last = ring_of(t, h, record) + (count - 1) % SNAPSHOTS * Snapshot.SIZE
+    room = moving.room_of(t, h, Memory.SNAPSHOTS, loop)
+    if not moving.is_kept(h, room, h[last + Snapshot.PLACE]):
+        return True
+    return taken_since(m, h, moving.address(h, room, h[last + Snapshot.PLACE])) >= m[M.SEEN]
+
+
+@jit
+def ring_of(t, h, record):
+    """Where the snapshots of a loop are listed."""
+    return h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
+
+
+@jit
+def snapshots_of(t, m, h, loop, every):
+    """How many snapshots there are since a loop was entered, at a pass that is one of ``every`` so many, and may be
+    compared with them; NONE at another."""
+    state = m[M.LOOPS] + loop * Loop.SIZE
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
-    if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0 or not began_inside(m, loop):
+    if m[state + Loop.ITERATION] % every != 0 or not began_inside(m, loop):
         return NONE
     if h[memory + LoopMemory.ACTIVATION] != m[state + Loop.ENTRY_SEQ]:
         h[memory + LoopMemory.ACTIVATION] = m[state + Loop.ENTRY_SEQ]
@@ -248,7 +279,7 @@ def skip_rest(t, m, h, loop, record, room, first, count):
     machine = moving.address(h, room, h[old + Snapshot.PLACE])
     distance = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION] - h[old + Snapshot.ITERATION]
     times = periods_left(t, m, h, record, loop, machine, distance)
-    if times == 0 or not is_long(t, m, h, machine, times):
+    if times == 0 or not takes_long(t, m, h, machine, times):
         return False
     multiply(t, m, h, machine, loop, record, distance, times, Skip.IN_PROPORTION)
     return True
