@@ -32,7 +32,7 @@ def once(what: str, path: str, texts: Sequence[str], make: Callable[[], T]) -> T
     kept = Kept(__file__, "taidl", f"{Path(path).stem}.{place}.{what}", origin.digest())
     content = kept.read()
     if content is not None:
-        found: T = pickle.loads(content)
+        found: T = pickle.loads(content)  # noqa: S301  (it is trusted as the bytecode beside it is)
         return found
     found = make()
     with suppress(RecursionError):  # of a description that is nested deeply: it is read anew

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Iterator
 
@@ -118,10 +119,18 @@ def _room(words: int, name: str = "memory") -> Array:
 def _cleared(words: int, written: int) -> Array:
     """Room for a machine, whose last ``written`` words are written before they are read: they stay as they are."""
     if words - written > LARGEST_KEPT:
-        return np.zeros(words, np.int64)  # pages that nobody writes are never there
+        return _untouched(words)
     m = _room(words, "machine")[:words]
     m[: words - written] = 0
     return m
+
+
+def _untouched(words: int) -> Array:
+    """Words that are 0, of which pages that nobody writes are never there: NumPy asks for pages of 2 MiB."""
+    try:
+        return np.frombuffer(mmap.mmap(-1, 8 * words), np.int64)
+    except OSError as error:
+        raise MemoryError(f"{8 * words:,} bytes for a machine: {error}") from error
 
 
 # --- what is in it ---------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def run(
         machine = new_machine(lowered.tables, lasts=False)
         if patience is not None:
             machine[M.PROPORTION] = state.Proportion.ALLOWED
-            machine[M.WHOLE : M.SEEN + 1] = patience.whole, patience.begin, patience.part, patience.seen
+            machine[M.WHOLE : M.PARTS + 1] = patience.whole, patience.begin, patience.part, patience.seen, patience.parts
         _run_heard(lowered, machine, new_memory(lowered.tables, machine, skip), heard)
         if machine[M.STATUS] != Status.POOL_FULL:
             break

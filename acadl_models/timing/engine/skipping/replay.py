@@ -17,7 +17,12 @@ from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, C
 from archloom.acadl_models.timing.engine.phases.lines import count_miss, hits, pass_on, place_of, put
 from archloom.acadl_models.timing.engine.phases.looks import append, look_at
 from archloom.acadl_models.timing.engine.remembered import Memory
-from archloom.acadl_models.timing.engine.skipping.memories_repeat import addresses_moved, keeps_whole, lies_in, word_shift
+from archloom.acadl_models.timing.engine.skipping.memories_repeat import (
+    addresses_moved,
+    keeps_whole,
+    lies_in,
+    word_shift,
+)
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
 from archloom.acadl_models.timing.engine.state import Cache, Look, LookFlag, LookOp, M, Proportion, WayStep
 
