@@ -81,7 +81,7 @@ def judged_by(t, m, h, loop, room, first, count):
         machine = moving.address(h, room, h[old + Snapshot.PLACE])
         period, distance = t[record + LoopSpec.PERIOD], now - h[old + Snapshot.ITERATION]
         seen = taken_since(m, h, machine)
-        if seen >= m[M.SEEN] and period > 0 and distance % period == 0:
+        if seen >= m[M.SEEN] and period > 0 and now % period == 0 and distance % period == 0:
             return old
         many = seen >= m[M.PARTS] and distance >= PASSES * t[record + LoopSpec.REPEATS]
         if many and went_through(t, m, h, machine):
