@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from archloom.oracle.beside import Kept, digest_of
+from archloom.oracle.atomic import Kept, digest_of
 from archloom.oracle.taidl.operators.control import registered_names
 
 LONG = 1 << 16

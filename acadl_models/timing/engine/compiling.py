@@ -15,7 +15,7 @@ from typing import Any
 
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.translation import Module
-from archloom.oracle.beside import Kept, digest_of
+from archloom.oracle.atomic import Kept, digest_of
 from archloom.oracle.native import processor
 
 _lock = threading.Lock()

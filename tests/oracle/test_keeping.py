@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from archloom.oracle import taidl
-from archloom.oracle.beside import Kept
+from archloom.oracle.atomic import Kept
 from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import keeping
 from archloom.oracle.taidl.operators import control
