@@ -203,15 +203,17 @@ class Patience:
     dozen, and a second has 30 million or so.
 
     ``whole``: a run that would take more is long, as can be said when it has taken ``begin``. ``part``: the rest of a
-    loop is taken in proportion where it would take more, and where ``seen`` was taken to judge by. The first is from
-    what is asked of estimates of single operators, less than ten seconds; the others are free choices, made with
-    products and convolutions of up to 16,384 on six targets in view.
+    loop is taken in proportion where it would take more, and where ``seen`` was taken to judge by, or ``parts`` where
+    accesses have moved by parts of lines since. The first is from what is asked of estimates of single operators, less
+    than ten seconds; the others are free choices, made with products and convolutions of up to 16,384 on six targets in
+    view.
     """
 
     whole: int = 3 << 26
     begin: int = 1 << 24
     part: int = 1 << 22
     seen: int = 1 << 19
+    parts: int = 1 << 22
 
 
 @dataclass(frozen=True)

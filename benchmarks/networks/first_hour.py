@@ -154,7 +154,7 @@ def first(rounds: int) -> dict[str, Any]:
     """The first command of all."""
     runs = []
     for _ in range(rounds):
-        for file in compiling.files("run"):
+        for file in compiling.kept("run").files():
             file.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="archloom-first-hour-") as home:
             runs.append(typed(FIRST).run(Path(home)))

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.memory import paused
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
-from archloom.oracle.taidl import ast
+from archloom.oracle.taidl import ast, keeping
 from archloom.oracle.taidl.isa import Instruction, Isa, Register, bind, check, declare, instantiate
 from archloom.oracle.taidl.operators.control import register_function
 from archloom.oracle.taidl.parser import parse
@@ -107,7 +107,8 @@ def _files(path: Path, known: tuple[_Version, ...] = ()) -> tuple[_Version, ...]
 def _parsed(version: _Version) -> ast.IsaDef:
     path = version[0]
     try:
-        return parse(read_bytes(path, TEXT_BYTES, TaidlError).decode("utf-8-sig"), path)
+        text = read_bytes(path, TEXT_BYTES, TaidlError).decode("utf-8-sig")
+        return keeping.once("parsed", path, [text], lambda: parse(text, path))
     except UnicodeDecodeError as error:
         raise TaidlError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
 
@@ -125,7 +126,8 @@ def _joined(files: tuple[_Version, ...]) -> ast.IsaDef:
 @paused()
 def _read(files: tuple[_Version, ...]) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
     definition = _joined(files)
-    return definition, check(definition)
+    texts = [*(text for _, text in definition.included), definition.source]
+    return definition, keeping.once("checked", files[-1][0], texts, lambda: check(definition))
 
 
 @lru_cache(maxsize=64)

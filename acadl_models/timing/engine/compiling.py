@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import importlib.util
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.translation import Module
-from archloom.oracle.atomic import replacing
+from archloom.oracle.atomic import Kept, digest_of
 from archloom.oracle.native import processor
 
-_DIGEST = hashlib.sha256().digest_size
 _lock = threading.Lock()
 _log = logging.getLogger("archloom")
 
@@ -58,12 +54,12 @@ class Entry:
 
     def code(self) -> bytes:
         """Its machine code, from disk, or compiled and kept there."""
-        name = self.function.__name__
-        code = kept(name)
+        file = kept(self.function.__name__)
+        code = file.read()
         if code is None:
             tell()
             code = self.compiled()
-            keep(name, code)
+            file.write(code)
         return code
 
     def compiled(self) -> bytes:
@@ -76,42 +72,14 @@ def tell() -> None:
     _log.info("compiling the timing engine for this processor, which happens once")
 
 
-def kept(name: str) -> bytes | None:
-    """Machine code on disk that belongs to the present sources; a damaged file counts as absent."""
-    for file in files(name):
-        with suppress(OSError):
-            data = file.read_bytes()
-            code = data[2 * _DIGEST :]
-            if data[: 2 * _DIGEST] == _sources() + hashlib.sha256(code).digest():
-                return code
-    return None
-
-
-def keep(name: str, code: bytes) -> None:
-    """Write machine code to the first place that can be written; without one each process compiles."""
-    for file in files(name):
-        with suppress(OSError):
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(file) as fresh:
-                fresh.write_bytes(_sources() + hashlib.sha256(code).digest() + code)
-            return
-
-
-def files(name: str) -> Iterator[Path]:
-    """Where the machine code of an entry point may lie; processors that share a folder have files of their own."""
-    import platformdirs
-
+def kept(name: str) -> Kept:
+    """The file of an entry point's machine code; processors that share a folder have files of their own."""
     own = hashlib.sha256(processor.name().encode()).hexdigest()[:12]
-    for folder in (Path(importlib.util.cache_from_source(__file__)).parent,
-                   Path(platformdirs.user_cache_dir("archloom")) / "engine"):
-        yield folder / f"{name}.{own}.machine"
+    return Kept(__file__, "engine", f"{name}.{own}.machine", _sources())
 
 
 @cache
 def _sources() -> bytes:
     """Changes with whatever the engine is compiled from: the modules of this folder and what they import."""
-    digest = hashlib.sha256()
     folder = Path(__file__).parent
-    for file in (*sorted(folder.rglob("*.py")), *sorted((folder.parent / "memories").glob("*.py"))):
-        digest.update(file.read_bytes())
-    return digest.digest()
+    return digest_of((*folder.rglob("*.py"), *(folder.parent / "memories").glob("*.py")))

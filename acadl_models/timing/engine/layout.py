@@ -256,7 +256,7 @@ class LoopSpec(Record):
     SHIFTS = constant  # those constants: for each access below it one for each axis, and one for its word
     CLASHES = CLASH_COUNT = constant  # pairs of records of accesses below it that may meet and do not move together
     MOVING = MOVING_COUNT = constant  # records of accesses below it that move through banks
-    HISTORY = constant  # number of its ring of snapshots
+    HISTORY = constant  # number of its ring of snapshots, or NONE where none is taken
     PARENT = constant  # the loop around it or NONE
     DEPTH = constant  # how many loops are around it
     WATCHED = constant  # whether its iterations are long enough to be remembered

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Iterator
 
@@ -102,6 +103,10 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
 _rooms = threading.local()
 """Each thread keeps its rooms between runs: fresh pages would cost as much as a short run."""
 
+LARGEST_KEPT = 1 << 24
+"""Words of the largest machine whose room is kept, and cleared for the next run: of larger ones, 128 MiB, most is never
+touched, as slots of instances have room for the thousands of requests of a few of them. A free choice."""
+
 
 def _room(words: int, name: str = "memory") -> Array:
     room: Array | None = getattr(_rooms, name, None)
@@ -113,9 +118,19 @@ def _room(words: int, name: str = "memory") -> Array:
 
 def _cleared(words: int, written: int) -> Array:
     """Room for a machine, whose last ``written`` words are written before they are read: they stay as they are."""
+    if words - written > LARGEST_KEPT:
+        return _untouched(words)
     m = _room(words, "machine")[:words]
     m[: words - written] = 0
     return m
+
+
+def _untouched(words: int) -> Array:
+    """Words that are 0, of which pages that nobody writes are never there: NumPy asks for pages of 2 MiB."""
+    try:
+        return np.frombuffer(mmap.mmap(-1, 8 * words), np.int64)
+    except OSError as error:
+        raise MemoryError(f"{8 * words:,} bytes for a machine: {error}") from error
 
 
 # --- what is in it ---------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 
 from archloom.acadl_models.acadl.latency import BAD_DIVISOR
 from archloom.acadl_models.timing import result
@@ -54,7 +55,7 @@ def run(
         machine = new_machine(lowered.tables, lasts=False)
         if patience is not None:
             machine[M.PROPORTION] = state.Proportion.ALLOWED
-            machine[M.WHOLE : M.SEEN + 1] = patience.whole, patience.begin, patience.part, patience.seen
+            machine[M.WHOLE : M.PARTS + 1] = astuple(patience)  # in their order
         _run_heard(lowered, machine, new_memory(lowered.tables, machine, skip), heard)
         if machine[M.STATUS] != Status.POOL_FULL:
             break

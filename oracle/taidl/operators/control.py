@@ -178,6 +178,11 @@ def register_function(
     _registered[name] = Registered(numpy, jax)
 
 
+def registered_names() -> list[str]:
+    """Those that are registered, in order."""
+    return sorted(_registered)
+
+
 def registered(name: str) -> Registered:
     """The function of that name; TaidlError if none was registered."""
     if name not in _registered:

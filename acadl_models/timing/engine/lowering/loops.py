@@ -89,8 +89,9 @@ class LoopLowering:
         record[LoopSpec.FIRST_ACCESS], record[LoopSpec.ACCESS_COUNT] = text.first, text.below
         record[LoopSpec.CLASHES], record[LoopSpec.CLASH_COUNT] = self.tables.put(clashes), len(clashes) // 2
         record[LoopSpec.MOVING], record[LoopSpec.MOVING_COUNT] = self.tables.list(moving)
-        record[LoopSpec.HISTORY] = self.tables.header[H.HISTORIES]
-        self.tables.header[H.HISTORIES] += int(record[LoopSpec.PERIOD] > 0)
+        is_kept = 0 < 2 * period < limit and text.size >= LEAST_RUN
+        record[LoopSpec.HISTORY] = self.tables.header[H.HISTORIES] if is_kept else NONE
+        self.tables.header[H.HISTORIES] += int(is_kept)
         return record
 
     def _multiple(self, text: LoopText, shifts: Sequence[int]) -> int:

@@ -47,6 +47,8 @@ def access_meets(t, m, a, b):
 @jit
 def is_sum(t, m, p, q, target):
     """Whether ``target`` (from 0 to the sum of both spans) is a sum of the progressions of two patterns."""
+    if is_out_of_reach(t, p, q, target):
+        return False
     strides = m[M.WORK]
     count = merge(t, m, p, q)
     dense = 0  # every value from 0 to here is a sum of the first progressions
@@ -55,6 +57,33 @@ def is_sum(t, m, p, q, target):
         dense += m[strides + first] * (m[strides + MAX_DIMS + first] - 1)
         first += 1
     return first == count or search(m, first, count, dense, target)
+
+
+@jit
+def is_out_of_reach(t, p, q, target):
+    """Whether a target lies between multiples of the largest stride of two patterns where all others together do not
+    reach: so it is with most that do not meet, and then nothing has to be merged."""
+    stride = max(largest_stride(t, p), largest_stride(t, q))
+    if stride == 0:
+        return False
+    most = steps_of(t, p, stride) + steps_of(t, q, stride)
+    rest = t[p + layout.PatternSpec.SPAN] + t[q + layout.PatternSpec.SPAN] - stride * most
+    return target - stride * min(target // stride, most) > rest
+
+
+@jit
+def largest_stride(t, pattern):
+    """Of the progressions of a pattern, which ascend; 0 where there are none."""
+    count = t[pattern + layout.PatternSpec.DIMS]
+    return t[pattern + layout.PatternSpec.LIST + 2 * count - 2] if count > 0 else 0
+
+
+@jit
+def steps_of(t, pattern, stride):
+    """How many steps of a stride the last progression of a pattern makes: none where it has another stride."""
+    if largest_stride(t, pattern) != stride:
+        return 0
+    return t[pattern + layout.PatternSpec.LIST + 2 * t[pattern + layout.PatternSpec.DIMS] - 1] - 1
 
 
 @jit

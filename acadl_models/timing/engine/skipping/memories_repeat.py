@@ -184,13 +184,19 @@ def with_flight(t, m, access, low, high, shift):
 @jit
 def keeps_whole(t, access, bank, space, shift, low, high):
     """Whether an access moves by whole lines and rows, inside of one storage and of one bank of a DRAM."""
-    if shift % t[t[H.SPACE_TABLE] + space] != 0 or low < t[bank + BufferPart.FIRST] or high >= t[bank + BufferPart.END]:
+    if shift % t[t[H.SPACE_TABLE] + space] != 0 or not lies_in(t, bank, low, high):
         return False
     store = t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE
     if t[store + StoreSpec.KIND] != layout.StoreKind.BANKED:
         return True
     dram = t[H.DRAM_TABLE] + t[store + StoreSpec.STATE] * DramSpec.SIZE
     return bank_of(t, dram, low + t[bank + BufferPart.BASE]) == bank_of(t, dram, high + t[bank + BufferPart.BASE])
+
+
+@jit
+def lies_in(t, bank, low, high):
+    """Whether words lie in one part of a buffer."""
+    return t[bank + BufferPart.FIRST] <= low and high < t[bank + BufferPart.END]
 
 
 @jit
@@ -308,6 +314,8 @@ def move_memories(t, m, h, record, old, periods, times):
 
 @jit
 def move_addresses(t, m, record, periods):
+    """Move addresses in flight on with their accesses, by whole lines and rows: those that are left out of parts of
+    them, where a loop is taken in proportion, decide nothing but where in its lines a request begins."""
     slot = m[M.OLDEST]
     while slot != NONE:
         request = slot + t[H.SLOT_REQUESTS]
@@ -316,6 +324,7 @@ def move_addresses(t, m, record, periods):
             access = m[tail + Tail.ACCESS]
             if t[access + AccessSpec.PLACE] != NONE:
                 shift = word_shift(t, record, periods, t[access + AccessSpec.ORDER])
+                shift = whole_shift(t, m[tail + Tail.BUFFER_PART], shift, t[access + AccessSpec.DATA_WIDTH])
                 m[tail + Tail.FIRST] += shift
                 step = tail + Tail.LATENCIES + 2 * t[H.LEVELS]
                 for _ in range(m[tail + Tail.DEPTH]):
@@ -325,3 +334,13 @@ def move_addresses(t, m, record, periods):
                     step += WayStep.SIZE
             request += state.Request.SIZE
         slot = m[slot + Instance.YOUNGER]
+
+
+@jit
+def whole_shift(t, bank, shift, width):
+    """The words of the whole lines and rows in a shift of words of so many bits, towards where they came from."""
+    space = t[bank + BufferPart.SPACE]
+    if space == NONE:
+        return shift
+    grain = t[t[H.SPACE_TABLE] + space]
+    return shift - shift * width % grain // width if shift > 0 else shift + -shift * width % grain // width

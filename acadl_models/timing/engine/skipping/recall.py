@@ -251,6 +251,7 @@ def apply(t, m, h, loop, begin, end):
     restore_loops(t, m, h, loop, now, begin, end, instances)
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     h[memory + LoopMemory.MISSES] = h[memory + LoopMemory.VAIN] = 0
+    h[memory + LoopMemory.SAMPLED] -= instances  # what was recalled has passed as if it had been stepped
 
 
 @jit

@@ -17,7 +17,12 @@ from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, C
 from archloom.acadl_models.timing.engine.phases.lines import count_miss, hits, pass_on, place_of, put
 from archloom.acadl_models.timing.engine.phases.looks import append, look_at
 from archloom.acadl_models.timing.engine.remembered import Memory
-from archloom.acadl_models.timing.engine.skipping.memories_repeat import addresses_moved, keeps_whole, word_shift
+from archloom.acadl_models.timing.engine.skipping.memories_repeat import (
+    addresses_moved,
+    keeps_whole,
+    lies_in,
+    word_shift,
+)
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
 from archloom.acadl_models.timing.engine.state import Cache, Look, LookFlag, LookOp, M, Proportion, WayStep
 
@@ -34,7 +39,7 @@ def replay(t, m, h, record, old, old_end, periods, now, distance, times):
         return 0
     if not addresses_moved(t, m, h, record, periods, old_end):
         return 0
-    if not moves_whole(t, m, record, periods, now + times * distance):
+    if not moves_within(t, m, record, periods, now + times * distance, 1):
         return 0
     if asked == 0:
         return times
@@ -58,9 +63,9 @@ def replay(t, m, h, record, old, old_end, periods, now, distance, times):
 
 
 @jit
-def moves_whole(t, m, record, periods, last):
-    """Whether each access below a loop moves by whole lines, inside of one storage, up to an iteration; and none goes
-    to banks with open rows. What is in flight comes from any iteration so far."""
+def moves_within(t, m, record, periods, last, whole):
+    """Whether each access below a loop moves inside of one storage, with ``whole`` by whole lines, up to an iteration;
+    and none goes to banks with open rows. What is in flight comes from any iteration so far."""
     value_ranges(t, m, record, 0, last)
     first = t[record + LoopSpec.FIRST_ACCESS]
     for order in range(first, first + t[record + LoopSpec.ACCESS_COUNT]):
@@ -78,7 +83,9 @@ def moves_whole(t, m, record, periods, last):
             store = t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE
             if t[store + StoreSpec.KIND] == layout.StoreKind.BANKED:
                 return False
-            if shift != 0 and not keeps_whole(t, access, bank, space, shift, low, high):
+            if whole == 0 and shift != 0 and not lies_in(t, bank, low, high):
+                return False
+            if whole == 1 and shift != 0 and not keeps_whole(t, access, bank, space, shift, low, high):
                 return False
     return True
 

@@ -24,26 +24,29 @@ from archloom.acadl_models.timing.engine.phases.transfers import repeat_peaks
 from archloom.acadl_models.timing.engine.remembered import SNAPSHOTS, LoopMemory, Memory, Snapshot
 from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.memories_repeat import move_addresses, move_memories, repeatable
-from archloom.acadl_models.timing.engine.skipping.proportion import is_long, judged_by, keep_in_flight, periods_left
+from archloom.acadl_models.timing.engine.skipping.passes import (
+    is_due,
+    is_far,
+    is_watched,
+    keep,
+    ring_of,
+    snapshots_of,
+)
+from archloom.acadl_models.timing.engine.skipping.proportion import (
+    is_between,
+    judged_by,
+    keep_in_flight,
+    periods_left,
+    takes_long,
+)
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
 from archloom.acadl_models.timing.engine.skipping.recall import begin_transition, complete_transition, recall
 from archloom.acadl_models.timing.engine.skipping.replay import replay
-from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of, in_flight
+from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of
 from archloom.acadl_models.timing.engine.state import Cache, Instance, Loop, M, Proportion, Skip
 
 UNSEEN = -1
 """The length of a state that was too long to be written down: no other is equal to it."""
-
-PATIENCE = 4
-"""After so many states without a match, one more instance is stepped before the next is compared."""
-
-MOST_IN_VAIN = 8
-"""So many transitions of a loop are remembered behind caches without one being recalled: each takes as long as stepping
-some hundred instances."""
-
-LONGEST_WAIT = 256
-"""Most instances that are stepped between two comparisons at a loop."""
-
 
 @jit
 def look_back(t, m, h):
@@ -70,6 +73,10 @@ def skip_one(t, m, h):
     for k in range(events, events + count):
         loop = m[k]
         event = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.EVENT]
+        if event & state.LoopEvent.CROSSED != 0 and is_between(t, m, loop) and is_far(t, m, h, loop):
+            settle(t, m)
+            if skip_unseen(t, m, h, loop):
+                return False
         if event == state.LoopEvent.LEFT or not is_due(t, m, h, loop, event):
             continue
         if not described:
@@ -96,47 +103,14 @@ def skip_one(t, m, h):
 
 
 @jit
-def is_due(t, m, h, loop, event):
-    """Whether the state is compared at this event: the less often, the longer in vain."""
-    record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
-    period = t[record + LoopSpec.PERIOD]
-    iteration = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
-    repeats = event & state.LoopEvent.CROSSED != 0 and period > 0 and iteration % period == 0
-    if not (repeats and began_inside(m, loop)) and not is_watched(t, h, loop):
-        return False
-    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
-    wait = min(h[memory + LoopMemory.MISSES] // PATIENCE, LONGEST_WAIT)
-    if in_flight(m) > remembered.MANY_IN_FLIGHT:
-        wait = max(wait, in_flight(m) // remembered.STATES_PER_STEP)
-    if m[M.STEPPED] - h[memory + LoopMemory.SAMPLED] < wait:
-        return False
-    h[memory + LoopMemory.SAMPLED] = m[M.STEPPED]
-    return True
-
-
-@jit
-def began_inside(m, loop):
-    """Whether everything in flight was fetched inside of a loop since it was entered."""
-    return m[M.OLDEST] == NONE or m[m[M.OLDEST] + Instance.SEQ] >= m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ENTRY_SEQ]
-
-
-@jit
-def is_watched(t, h, loop):
-    """Whether transitions of a loop are worth remembering: behind caches few are ever recalled."""
-    record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
-    vain = h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.VAIN]
-    return t[record + LoopSpec.WATCHED] == 1 and (t[H.CACHES] == 0 or vain < MOST_IN_VAIN)
-
-
-@jit
 def skip_periods(t, m, h, loop, length, offsets, hashed):
     """Look for an equal state at an earlier pass of the loop and skip; returns whether anything was skipped."""
     record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
-    count = snapshots_of(t, m, h, loop)
+    count = snapshots_of(t, m, h, loop, t[record + LoopSpec.PERIOD])
     if count == NONE:
         return False
-    first = h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
+    first = ring_of(t, h, record)
     words, machine = h[Memory.SCRATCH], m[M.REST]
     room, replays = moving.room_of(t, h, Memory.SNAPSHOTS, loop), False
     for back in range(1, min(count, SNAPSHOTS) + 1):
@@ -160,7 +134,7 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         if t[H.SPACES] > 0 and times > 0:
             most, end = times, old_words + length + offsets
             times = repeatable(t, m, h, record, old_machine, end, state, distance, most)
-            if times == 0 and is_long(t, m, h, old_machine, most):
+            if times == 0 and takes_long(t, m, h, old_machine, most):
                 break  # to ask for all of them takes too long
             if times == 0 and t[H.LOOKS] > 0 and not replays:
                 replays = True  # once: where its answers differ from those of one pass, they do from those of others
@@ -183,48 +157,20 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
 
 @jit
 def skip_unseen(t, m, h, loop):
-    """At a pass of a loop with a state too long to be compared: the rest of the loop may still be taken in proportion;
-    whether that was done."""
+    """At a pass of a loop with a state that is not compared, too long or moved by parts of lines: the rest of the loop
+    may still be taken in proportion; whether that was done."""
     record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
-    if t[record + LoopSpec.PERIOD] == 0:
+    if t[record + LoopSpec.HISTORY] == NONE:
         return False
-    count = snapshots_of(t, m, h, loop)
+    count = snapshots_of(t, m, h, loop, t[record + LoopSpec.REPEATS])
     if count == NONE:
         return False
-    first = h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
-    room = moving.room_of(t, h, Memory.SNAPSHOTS, loop)
+    first, room = ring_of(t, h, record), moving.room_of(t, h, Memory.SNAPSHOTS, loop)
     if skip_rest(t, m, h, loop, record, room, first, count):
         h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] = 0
         return True
     keep(t, m, h, loop, room, first, count, UNSEEN, 0, 0)
     return False
-
-
-@jit
-def snapshots_of(t, m, h, loop):
-    """How many snapshots there are since a loop was entered, at a pass that is compared with them; NONE at another."""
-    record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
-    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
-    if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0 or not began_inside(m, loop):
-        return NONE
-    if h[memory + LoopMemory.ACTIVATION] != m[state + Loop.ENTRY_SEQ]:
-        h[memory + LoopMemory.ACTIVATION] = m[state + Loop.ENTRY_SEQ]
-        h[memory + LoopMemory.SNAPSHOTS] = 0
-    return h[memory + LoopMemory.SNAPSHOTS]
-
-
-@jit
-def keep(t, m, h, loop, room, first, count, length, offsets, hashed):
-    """A snapshot of a loop: of the machine up to M.REST, and of a state that was seen."""
-    machine, seen = m[M.REST], max(length, 0) + offsets
-    new = first + (count % SNAPSHOTS) * Snapshot.SIZE
-    h[new + Snapshot.PLACE] = moving.reserve(h, room, machine + seen)
-    place = moving.address(h, room, h[new + Snapshot.PLACE])
-    h[new + Snapshot.HASH], h[new + Snapshot.LENGTH], h[new + Snapshot.OFFSETS] = hashed, length, offsets
-    h[new + Snapshot.ITERATION] = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
-    copy_words(h, place, m, 0, machine)
-    copy_words(h, place + machine, h, h[Memory.SCRATCH], seen)
-    h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.SNAPSHOTS] += 1
 
 
 @jit
@@ -242,13 +188,13 @@ def same_iterations(t, m, h, record, old):
 @jit
 def skip_rest(t, m, h, loop, record, room, first, count):
     """Take the rest of a loop in proportion to its passes so far, where it is long; whether that was done."""
-    old = judged_by(m, h, room, first, count)
+    old = judged_by(t, m, h, loop, room, first, count)
     if old == NONE:
         return False
     machine = moving.address(h, room, h[old + Snapshot.PLACE])
     distance = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION] - h[old + Snapshot.ITERATION]
     times = periods_left(t, m, h, record, loop, machine, distance)
-    if times == 0 or not is_long(t, m, h, machine, times):
+    if times == 0 or not takes_long(t, m, h, machine, times):
         return False
     multiply(t, m, h, machine, loop, record, distance, times, Skip.IN_PROPORTION)
     return True

@@ -32,15 +32,16 @@ def accelerator(name: str) -> Accelerator:
     return choose(name, {})[0].backend.accelerator
 
 
-def product(sizes: tuple[int, int, int]) -> Workload:
-    """A product of bytes."""
-    return gemm(*sizes, epilogue=Epilogue(False, 1.0, False, "int32"), dtype="int8")
+def product(sizes: tuple[int, int, int], name: str = "amx") -> Workload:
+    """A product of what a target takes: bytes, or floats."""
+    result, dtype = ("float32", "float32") if name == "plasticine" else ("int32", "int8")
+    return gemm(*sizes, epilogue=Epilogue(False, 1.0, False, result), dtype=dtype)
 
 
 def program(name: str, sizes: tuple[int, int, int]) -> Program:
     """The first mapping of a product that there is."""
     configuration = accelerator(name).configure(TARGETS[name])
-    work = product(sizes)
+    work = product(sizes, name)
     mapping, _ = configuration.space(work).first()
     return bind(configuration.graph, resolve(configuration.emit(work, mapping), configuration.isa))
 
@@ -64,7 +65,8 @@ def test_as_many_instructions_in_nearly_as_many_cycles(
     assert near.instructions == exact.instructions
     for unit, other in zip(near.units, exact.units, strict=True):  # up to what is under way at a pass, times the passes
         assert unit.instructions == pytest.approx(other.instructions, rel=0.1, abs=16)
-    assert near.cycles == pytest.approx(exact.cycles, rel=0.1)
+    # on oma iterations of a few rows differ by as much as they find of each other in 32 lines: 14.7 % of 22 x 24 x 24
+    assert near.cycles == pytest.approx(exact.cycles, rel=0.25 if name == "oma" else 0.1)
 
 
 def test_a_long_product_behind_caches_is_taken_in_proportion() -> None:
@@ -88,6 +90,27 @@ def test_states_that_are_too_long_to_be_compared_are_taken_in_proportion_all_the
     assert stepped == exact and stepped.stepped_instructions == stepped.instructions
     assert not near.exact and near.stepped_instructions < stepped.stepped_instructions / 2
     assert near.cycles == pytest.approx(exact.cycles, rel=0.02)
+
+
+@examples(3, 100)
+@given(st.tuples(*[st.integers(20, 70)] * 3))
+def test_loops_that_move_by_parts_of_lines(sizes: tuple[int, int, int]) -> None:
+    """Of rows of odd bytes on scalar loads: of a cache of 1 KiB, iterations find their lines better or worse."""
+    found = program("oma", sizes)
+    exact, near = simulate_bound(found), simulate_bound(found, patience=replace(IMPATIENT, parts=1 << 14))
+    assert near.instructions == exact.instructions
+    for unit, other in zip(near.units, exact.units, strict=True):
+        assert unit.instructions == pytest.approx(other.instructions, rel=0.1, abs=16)
+    assert near.cycles == pytest.approx(exact.cycles, rel=0.5)
+
+
+def test_rows_of_odd_bytes_are_taken_in_proportion_in_runs_that_are_very_long() -> None:
+    """So that the property above has something to say. No 16 of the 61 rows of 67 bytes are whole lines of 32."""
+    found = program("oma", (61, 33, 67))
+    exact = simulate_bound(found)
+    whole, parts = (simulate_bound(found, patience=replace(IMPATIENT, parts=n)) for n in (1 << 30, 1 << 14))
+    assert whole.stepped_instructions == exact.stepped_instructions > 3 * parts.stepped_instructions
+    assert not parts.exact and parts.cycles == pytest.approx(exact.cycles, rel=0.02)
 
 
 @pytest.mark.parametrize("words", [1, 1 << 12])

@@ -25,9 +25,12 @@ from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.engine import remembered
 from archloom.acadl_models.timing.engine import run as running
 from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
+from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import Buffer, ResolvedLoop, ResolvedNode, ResolvedStream
+from archloom.tvm_backend.targets.choice import choose
 from tests.support.acadl_models.timing_builders import COLS, after, front, instr, stream, window
 from tests.support.examples import examples, slow
 
@@ -198,6 +201,16 @@ def test_a_billion_instructions_take_the_memory_and_time_of_a_thousand() -> None
 def test_more_in_flight_than_the_first_pool_holds() -> None:
     found = check(machine(depth=700, slow=60), long_stream(loop("i", 900, *pair(i, i))))
     assert found.instructions == 1800
+
+
+def test_states_are_compared_again_behind_what_was_recalled() -> None:
+    """Of loops whose every second iteration was recalled, none of the others was compared where many are in flight."""
+    machine = choose("plasticine", {})[0].backend.accelerator.configure({})
+    work = gemm(512, 512, 8000, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
+    mapping, _ = machine.space(work).first()
+    found = simulate(machine.graph, resolve(machine.emit(work, mapping), machine.isa))
+    inner = next(loop for loop in found.loops if loop.path == ("kt",))
+    assert inner.iterations == 60 and inner.stepped_iterations < 12
 
 
 def test_a_deadlock_says_what_everything_waits_for() -> None:

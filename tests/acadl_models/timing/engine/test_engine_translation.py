@@ -192,23 +192,6 @@ def test_an_entry_point_takes_arrays_of_words_in_a_row(folder: Path) -> None:
 
 
 # --- on disk ---------------------------------------------------------------------------------------------------
-def test_machine_code_is_kept_for_the_sources_and_the_processor_it_is_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from archloom.acadl_models.timing.engine import compiling
-
-    places = [tmp_path / "unwritable" / "code", tmp_path / "caches" / "code"]
-    places[0].parent.write_text("a file, not a folder")
-    monkeypatch.setattr(compiling, "files", lambda name: places)
-    assert compiling.kept("run") is None
-    compiling.keep("run", b"machine code")
-    assert compiling.kept("run") == b"machine code"
-    data = places[1].read_bytes()
-    for damaged in (data[:-1], data[:40], b"", bytes([data[0] ^ 1]) + data[1:]):  # the last: of other sources
-        places[1].write_bytes(damaged)
-        assert compiling.kept("run") is None
-
-
 def test_the_engine_is_compiled_of_its_own_folder_alone() -> None:
     """Or what it is kept by would not change with what it is made of."""
     from archloom.acadl_models.timing.engine import compiling
