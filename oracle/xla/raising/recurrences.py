@@ -128,7 +128,7 @@ class Recurrence:
         if added is not None and old:
             return add_of(self._start(old[0], here, byte), added, ranges)
         old.clear()
-        body = carried(e, lambda x: is_old(x, here), self.mentions)
+        body = carried(e, lambda x: is_old(x, here), self.mentions, ranges)
         if body is None or not old:
             return None
         return fold_of(((self.variable, self.extent),), self._start(old[0], here, byte), body, ranges)

@@ -7,6 +7,8 @@ bytes, and its sums are words in them. Such a write in a loop is a chain
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,9 +17,9 @@ from archloom.oracle.resolved import Read, Window
 from archloom.oracle.windows import linear
 from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.build import map_of
-from archloom.oracle.xla.notation.expr import Carry, Expr, Leaf, Map, Ranges
+from archloom.oracle.xla.notation.expr import Carry, Expr, Fold, Leaf, Map, Ranges
 from archloom.oracle.xla.notation.substitution import substitute
-from archloom.oracle.xla.notation.sums import terms
+from archloom.oracle.xla.notation.sums import plug, terms
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, fresh
 from archloom.oracle.xla.raising.tree import WriteItem
 
@@ -61,7 +63,7 @@ def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Up
     """The update that the value ``e`` over ``axes`` is, with ``OLD_CONTENTS`` in it for the old contents; or None."""
     at = linear(tuple(Affine.variable(a) for a in axes), window.shape).simplify(ranges)
     if not isinstance(e, expr.ByteOf):
-        body = carried(e, lambda x: x == Leaf(OLD_CONTENTS, at, e.dtype), _mentions)
+        body = carried(e, lambda x: x == Leaf(OLD_CONTENTS, at, e.dtype), _mentions, ranges)
         return None if body is None else Update(axes, 1, body)
     size, last, extent = expr.width(e.body.dtype), axes[-1], window.shape[-1]
     dim = window.dims[-1]
@@ -74,20 +76,49 @@ def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Up
     if substitute(body, {word: Affine.variable(last) // size}, ranges) != e.body:
         return None
     first = (at - Affine.variable(last) + Affine.variable(word) * size).simplify(inner)
-    made = carried(body, lambda e: _is_word(e, first, size, inner), _mentions)
+    made = carried(body, lambda e: _is_word(e, first, size, inner), _mentions, inner)
     return None if made is None else Update((*axes[:-1], word), size, made)
 
 
-def carried(e: Expr, is_old: Callable[[Expr], bool], mentions: Callable[[Expr], bool]) -> Expr | None:
-    """``e`` with :class:`Carry` for what is the old element; None where the old contents occur in any other way."""
+def carried(
+    e: Expr, is_old: Callable[[Expr], bool], mentions: Callable[[Expr], bool], ranges: Ranges
+) -> Expr | None:
+    """``e`` with :class:`Carry` for what is the old element; None where the old contents occur in any other way.
+
+    A chain that begins with the old element is written out where it is short: no step of a chain is lowered as one.
+    """
     if is_old(e):
         return Carry(e.dtype)
     if not mentions(e):
         return e
+    if isinstance(e, Fold) and _operations(e) <= WRITTEN and not mentions(e.body):
+        start = carried(e.start, is_old, mentions, ranges)
+        return None if start is None else _written(e, start, ranges)
     if not isinstance(e, Map):
         return None
-    parts = [carried(o, is_old, mentions) for o in e.operands]
+    parts = [carried(o, is_old, mentions, ranges) for o in e.operands]
     return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
+
+
+WRITTEN = 256
+"""Operations of a chain that is written out. A free choice: XLA takes a second for a step of so many."""
+
+
+def _operations(e: Fold) -> int:
+    """Operations of all steps of a chain on the carried value."""
+    return math.prod(extent for _, extent in e.variables) * _depth(e.body)
+
+
+def _depth(e: Expr) -> int:
+    return 1 + sum(_depth(o) for o in e.operands if traits.carries(o)) if isinstance(e, Map) else 0
+
+
+def _written(e: Fold, start: Expr, ranges: Ranges) -> Expr:
+    """The steps of a chain from ``start``, one after the other."""
+    names = [name for name, _ in e.variables]
+    for step in itertools.product(*(range(extent) for _, extent in e.variables)):
+        start = plug(substitute(e.body, dict(zip(names, map(Affine, step))), ranges), start)
+    return start
 
 
 def _is_word(e: Expr, first: Affine, size: int, ranges: Ranges) -> bool:

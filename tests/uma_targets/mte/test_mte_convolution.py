@@ -101,6 +101,18 @@ def test_the_oracle_equals_the_interpreter(r: Random) -> None:
     np.testing.assert_array_equal(np.asarray(made), by_rule)
 
 
+def test_taps_of_more_channels_than_registers_are_raised() -> None:
+    """A tap's products are a chain over whole groups of registers, then the rest: one step of the chain over taps."""
+    configuration = Mte.kit.accelerator.configure({"vlen": 512, "rlen": 512})
+    work = conv2d(1, 3, 3, 11, 16, 2, 2, epilogue=Epilogue(True, 1.0, True, "float32"), dtype="float32")
+    stream = configuration.emit(work, configuration.space(work).first()[0])
+    tensors = numbers(work, 3)
+    by_rule = interpreter.run(stream, configuration.isa, tensors)["Y"]
+    oracle = compile_stream(stream, configuration.isa)
+    assert oracle.raised, str(oracle.report)
+    np.testing.assert_array_equal(np.asarray(oracle(*(tensors[t.name] for t in work.inputs))[0]), by_rule)
+
+
 def each(nodes: Sequence[Node], names: str, values: Mapping[str, int] | None = None) -> Iterator[tuple[int, ...]]:
     """Two attributes of all instructions, one after the other."""
     for node in nodes:
