@@ -115,6 +115,21 @@ def test_candidates_in_columns_take_what_each_takes_by_itself(nest: Loop) -> Non
 
 
 @examples(30, 500)
+@given(NESTS)
+def test_many_instructions_that_are_alike_cost_what_they_would_each_by_themselves(nest: Loop) -> None:
+    ones: dict[tuple[object, ...], Issue] = {}
+
+    def shared(part: Loop | Issue) -> Loop | Issue:
+        if isinstance(part, Loop):
+            body, first, last = (tuple(map(shared, parts)) for parts in (part.body, part.first, part.last))
+            return replace(part, body=body, first=first, last=last)  # type: ignore[arg-type]
+        key = part.mnemonic, part.moves, part.pieces, str(part.values), part.beats, part.ahead
+        return ones.setdefault(key, part).many(part.times, part.units)
+
+    assert qkv(shared(nest)) == qkv(nest)  # type: ignore[arg-type]
+
+
+@examples(30, 500)
 @given(st.integers(2, 12), st.integers(1, 11), st.integers(1, 6), st.integers(1, 30))
 def test_loads_of_an_outer_loop_wait_behind_those_that_wait_for_a_place(
     times: int, slots: int, products: int, loads: int
