@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ from archloom.uma_targets.eyeriss.plan import Machine
 from archloom.uma_targets.eyeriss.problem import conv_shape
 from archloom.uma_targets.eyeriss.target import EYERISS
 from benchmarks.published.eyeriss_kernels import conv_stream, gemm_stream
+from tests.support.examples import examples, randoms
 
 SMALL = {"rows": 4, "cols": 3, "glb_kib": 4, "filter_glb_kib": 1, "lookahead": 64}
 
@@ -128,3 +132,18 @@ def test_search_finds_a_mapping_for_products_and_convolutions() -> None:
     ):
         found = search(work, EYERISS, options)
         assert found.timing.exact and found.timing.cycles >= work.macs / 42
+
+
+@examples(4, 120)
+@given(randoms)
+def test_estimates_know_what_dram_moves(r: Random) -> None:
+    """Nothing takes less time than requests keep the port of DRAM busy, and no estimate of good mappings says so."""
+    epilogue = r.choice((Epilogue(True, 0.01, True, "int8"), Epilogue(False, 0.01, False, "int8")))
+    side, kernel, (c, o) = r.randint(4, 14), r.choice((1, 1, 3)), (r.randint(1, 48) for _ in "co")
+    work = conv2d(1, side, side, c, o, kernel, kernel, padding=(kernel // 2,) * 4, epilogue=epilogue)
+    configuration = EYERISS.configure()
+    estimated, mapping_of = configuration.space(work).ranked()
+    number = int(np.argsort(estimated, kind="stable")[r.randrange(min(40, len(estimated)))])
+    found = simulate(configuration.graph, resolve(configuration.emit(work, mapping_of(number)), configuration.isa))
+    busy = next(storage.busy_beats for storage in found.storages if storage.name == "dram")
+    assert busy <= found.cycles and estimated[number] >= 0.9 * busy
