@@ -21,7 +21,8 @@ from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value, View
 from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor, on_device
 from archloom.tvm_backend.host.network import Host, PlannedHost
-from archloom.tvm_backend.host.output_stage import OutputStages, as_int8
+from archloom.tvm_backend.host.output_programs import OutputStages
+from archloom.tvm_backend.host.output_stage import as_int8
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.programs import Programs, Stored
 from archloom.tvm_backend.progress import Progress

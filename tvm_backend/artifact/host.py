@@ -14,7 +14,8 @@ from archloom.oracle.errors import ArtifactError
 from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.records import typed
 from archloom.tvm_backend.compiled import HostPart
-from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram, Signature
+from archloom.tvm_backend.host.plan import HostCall, HostPlan
+from archloom.tvm_backend.host.program import HostProgram, Signature
 from archloom.tvm_backend.programs import Named, Stored
 
 HOST, HOST_CONSTANTS, RELAX, PROGRAMS = "host.json", "host.safetensors", "relax.json", "programs.json"

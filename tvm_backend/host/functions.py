@@ -25,7 +25,7 @@ Reference: TypeAlias = Callable[[Environment, Sequence[Any]], Any]
 """Reads an argument out of the environment and the constants."""
 
 Translated: TypeAlias = tuple[str, tuple[Any, ...], Callable[..., Any], list[np.ndarray]]
-"""What a :class:`~archloom.tvm_backend.host.plan.HostProgram` is made of, and the constants that it takes first."""
+"""What a :class:`~archloom.tvm_backend.host.program.HostProgram` is made of, and the constants that it takes first."""
 
 LITERAL = 16
 """Up to how many elements a constant is written into the program; larger ones XLA folds slowly."""

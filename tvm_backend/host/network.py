@@ -14,7 +14,8 @@ import numpy as np
 from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.executors import COMPILING_AT_A_TIME, on_device
-from archloom.tvm_backend.host.plan import HostPlan, HostProgram
+from archloom.tvm_backend.host.plan import HostPlan
+from archloom.tvm_backend.host.program import HostProgram
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import TensorType
 from archloom.tvm_backend.ir.operators import operator

@@ -10,18 +10,14 @@ saturated as onnxruntime's integer kernels do.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.host.plan import HostProgram
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.compiled import Step
-    from archloom.tvm_backend.programs import Program, Programs
+from archloom.tvm_backend.host.program import HostProgram
 
 FLIPPED = 128
 """What a uint8 number and its zero point lose to become int8: the highest bit is flipped."""
@@ -119,36 +115,6 @@ class OutputStage:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         return {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
-
-
-class OutputStages:
-    """The output stages of a network's steps, for sums that are on the device: programs that stages alike share, with
-    their constants on the device."""
-
-    def __init__(self, steps: "Iterable[Step]", programs: "Programs") -> None:
-        from archloom.tvm_backend.executors import on_device
-        from archloom.tvm_backend.host.network import compiled
-
-        wanted = {}
-        for step in steps:
-            if step.output_stage is not None:
-                tensors = {t.name: (t.shape, t.dtype) for t in step.workload.inputs}
-                sums = step.workload.output.shape, "int32"
-                wanted[step.name] = step.output_stage, step.output_stage.program({**tensors, "sums": sums})
-        distinct = {program.key: program for _, program in wanted.values()}
-        made = dict(zip(distinct, compiled(list(distinct.values()), programs), strict=True))
-        self._programs: dict[str, tuple[Program, list[Any]]] = {
-            name: (made[program.key], [on_device(c) for c in stage.constants])
-            for name, (stage, program) in wanted.items()}
-
-    def __call__(self, step: "Step", sums: Any, arguments: Mapping[str, Any]) -> Any:
-        from archloom.tvm_backend.executors import on_device
-
-        if step.output_stage is None:
-            return sums
-        program, constants = self._programs[step.name]
-        given = {**arguments, **step.constants}
-        return program(*constants, on_device(sums), *(on_device(given[n]) for n in step.output_stage.operands))[0]
 
 
 def as_int8(x: Any) -> Any:

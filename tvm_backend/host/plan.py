@@ -5,57 +5,18 @@ A plan takes the place of TVM's ``main`` where XLA computes the whole host. Piec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from archloom.tvm_backend.host.program import HostProgram
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import TupleType
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.ir.compat import IRModule
-
-Signature: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]
-"""Shape and type of each argument."""
-
-
-@dataclass(frozen=True, eq=False)
-class HostProgram:
-    """A JAX function for pieces of the host, of constants first, then of inputs, to a tuple of results.
-
-    ``function`` is it where the network was compiled, ``exported`` its StableHLO as :mod:`jax.export` writes it, where
-    it was loaded. ``key`` names its content.
-    """
-
-    key: str
-    arguments: Signature
-    function: Callable[..., tuple[Any, ...]] | None = None
-    exported: bytes | None = None
-
-    def jitted(self) -> Any:
-        """The function under ``jax.jit``; it is to be lowered and called with 64-bit types on."""
-        import jax
-
-        if self.function is not None:
-            return jax.jit(self.function, keep_unused=True)
-        assert self.exported is not None
-        return jax.jit(jax.export.deserialize(bytearray(self.exported)).call, keep_unused=True)
-
-    def shapes(self) -> list[Any]:
-        import jax
-
-        return [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in self.arguments]
-
-    def export(self) -> bytes:
-        """The function as StableHLO, for every processor."""
-        import jax
-
-        if self.exported is not None:
-            return self.exported
-        with jax.enable_x64(True):
-            return bytes(jax.export.export(self.jitted())(*self.shapes()).serialize())
 
 
 @dataclass(frozen=True)
