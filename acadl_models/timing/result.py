@@ -209,7 +209,7 @@ class Patience:
     view.
     """
 
-    whole: int = 3 << 26
+    whole: int = 5 << 25
     begin: int = 1 << 24
     part: int = 1 << 22
     seen: int = 1 << 19

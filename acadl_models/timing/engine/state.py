@@ -104,6 +104,7 @@ class M(Record):
     WHOLE = BEGIN = PART = SEEN = PARTS = control  # what is long (result.Patience)
     LOOKED = effort  # what was asked of caches so far: the last of it is in LOOKS
     LOOKS_SINCE = effort  # from which on nothing is missing there
+    ASKED = effort  # how much of it was asked of later periods, without stepping any
     # where the parts lie, as PARTS has them
     STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = constant
     CACHES = CACHE_LINES = EXPECTED = DRAMS = BANKS = LINKS = constant

@@ -39,10 +39,11 @@ def taken(m):
 
 @jit
 def is_long(t, m):
-    """Whether the run is."""
+    """Whether the run is. A question takes twice as long where the request that asks it is stepped; measured."""
     if m[M.PROPORTION] == Proportion.NEVER or taken(m) < m[M.BEGIN]:
         return False
-    return m[M.PROPORTION] == Proportion.TAKEN or taken(m) * (t[H.TOTAL] // max(1, m[M.FETCHED])) >= m[M.WHOLE]
+    spent = taken(m) + m[M.LOOKED] - m[M.ASKED]
+    return m[M.PROPORTION] == Proportion.TAKEN or spent * (t[H.TOTAL] // max(1, m[M.FETCHED])) >= m[M.WHOLE]
 
 
 @jit

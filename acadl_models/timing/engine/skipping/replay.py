@@ -55,6 +55,7 @@ def replay(t, m, h, record, old, old_end, periods, now, distance, times):
         done += alike
         if alike < batch:
             m[M.LOOKS_SINCE] = max(m[M.LOOKS_SINCE], m[M.LOOKED] - t[H.LOOKS])  # what lay there before is lost
+            m[M.ASKED] -= m[M.LOOKED] - before
             m[M.LOOKED] = before
             copy_words(m, m[M.CACHES], h, h[Memory.MACHINE] + m[M.CACHES], m[M.DRAMS] - m[M.CACHES])
             ask(t, m, record, periods, asked, alike)
@@ -115,6 +116,7 @@ def ask(t, m, record, periods, asked, count):
             if not answers_alike(t, m, op, cache, first, more):
                 return done
             append(t, m, op, cache, access, first, more)
+            m[M.ASKED] += 1
     return count
 
 
