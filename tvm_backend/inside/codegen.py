@@ -15,6 +15,7 @@ import tvm
 from tvm import relax
 
 from archloom.oracle.errors import ModelError, TargetError
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compile import compile_among, plan_steps
 from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition, Refused, TensorSpec
 from archloom.tvm_backend.executable import CompiledNetwork
@@ -113,7 +114,8 @@ def _compiled(
     host = HostPart(None, host_ops(about), kept, partial(plan_of, kept))
     name = "+".join(found.symbols) if len(found.symbols) < 4 else f"{found.symbols[0]}...{found.symbols[-1]}"
     of = Partition(name, "relax", ",".join(c.name for c in chosen), named_options(chosen), _specs(found.inputs),
-                   _specs(found.outputs), regions, host)
+                   _specs(found.outputs), regions, host,
+                   fallbacks=tuple(Fallback(**f) for of in about for f in of.get("fallbacks", ())))
     return CompiledModel.of(of, plan_steps(of, chosen))
 
 

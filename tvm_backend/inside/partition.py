@@ -173,7 +173,7 @@ def _about(
 ) -> dict[str, str]:
     """For each region: the targets with their options, where its operators were, and what the targets before said.
 
-    The first one of a network has the host's operators, too, for reports.
+    The first one of a network has the host's operators and the fallbacks, too, for reports.
     """
     host = lower_host(partitioned, model, chosen).ops
     about = {}
@@ -186,6 +186,7 @@ def _about(
             **_targets(chosen), "positions": partitioned.positions.get(symbol, ()),
             "refused": {v: [asdict(r) for r in answers] for v, answers in partitioned.refused.items() if v in inside},
             "host": [asdict(op) for op in host] if number == 0 else [],
+            "fallbacks": [asdict(f) for f in partitioned.fallbacks] if number == 0 else [],
         })
     return about
 

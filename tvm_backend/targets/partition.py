@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.user_code import in_user_code
 from archloom.tvm_backend.compiled import HostOp, Refuse, Refused
 from archloom.tvm_backend.ir import expressions as ir
@@ -58,6 +59,7 @@ class Partitioned:
     channels_last: frozenset[str] = frozenset()
     flow: Flow = field(default_factory=Flow)
     """what operators read and make"""
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 @dataclass(eq=False)
@@ -89,13 +91,15 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     refused: dict[str, dict[str, Refused]] = {}
     taken = _Taken()
     pixels: set[str] = set()
+    fallbacks: dict[Fallback, None] = {}
     for target in chosen:
         backend = target.backend
 
         def refuse(variable: str, reason: str, needs: str, name: str = target.name) -> None:
             refused.setdefault(variable, {}).setdefault(name, Refused(name, reason, needs))
 
-        module = fuse_by_pattern(prepare(module, target, refuse, pixels), patterns_of(target, refuse, taken))
+        module, slower = fuse_by_pattern(prepare(module, target, refuse, pixels), patterns_of(target, refuse, taken))
+        fallbacks.update(dict.fromkeys(slower))
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     owners = {name: target.name for target in chosen for name in target.composites}
     tiled, plain = (frozenset(c.name for c in chosen if has(c.backend)) for has in (
@@ -109,7 +113,7 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
     results = {name: v for name, v in named if count[name] == 1}
     images = frozenset(name for name, variable in results.items() if variable in pixels - taken.transposed)
-    return Partitioned(module, answers, host, positions, results, images, flow)
+    return Partitioned(module, answers, host, positions, results, images, flow, tuple(fallbacks))
 
 
 def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse, pixels: set[str] | None = None) -> ir.IRModule:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from archloom import load
 from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.compile import partition_among
 from archloom.tvm_backend.ir import compat, expressions
+from archloom.tvm_backend.ir.patterns import to_relax
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.partition import partition
@@ -22,13 +25,13 @@ from tests.support.tvm_backend.reference import ReferenceExecutor
 
 
 class Borrowed(UMABackend):
-    """A target with the pattern table of another one."""
+    """A target with the pattern table of another one, each pattern in another form on request."""
 
-    def __init__(self, source: str, name: str | None = None) -> None:
+    def __init__(self, source: str, name: str | None = None, form: Callable[[Any], Any] = lambda pattern: pattern) -> None:
         super().__init__()
         self._source, self._name = registry.get(source), name or f"{source}_uma"
         for pattern in self._source.patterns:
-            self._register_pattern(pattern.name, pattern.make, pattern.predicate)
+            self._register_pattern(pattern.name, lambda make=pattern.make: form(make()), pattern.predicate)
             self._register_operator_strategy(pattern.name, self._source.strategy(pattern.name))
         for phase, relax_pass in self._source._passes:
             self._register_relax_pass(phase, relax_pass, takes_options=True)
@@ -76,6 +79,16 @@ def resnet() -> onnx.ModelProto:
 
 
 NETWORKS = {"resnet": resnet, "mlp": mlp}
+
+
+def test_what_is_left_to_the_matcher_of_tvm_is_told_in_reports() -> None:
+    """Patterns written for TVM alone: the same layers, and in the results why they took longer to be found."""
+    model = load(quantized(mlp()), name="mlp")
+    ours, theirs = (partition_among(model, only(Borrowed("gemmini", form=form))) for form in (lambda p: p, to_relax))
+    assert ours.fallbacks == model.fallbacks
+    (slower,) = theirs.fallbacks[len(model.fallbacks):]
+    assert (slower.where, slower.why) == ("patterns", "a pattern written for TVM alone")
+    assert [step.name for step in theirs.steps()] == [step.name for step in ours.steps()] != []
 
 
 def test_the_pattern_table_is_there_when_the_target_is_registered() -> None:
