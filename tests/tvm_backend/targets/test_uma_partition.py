@@ -27,7 +27,9 @@ from tests.support.tvm_backend.reference import ReferenceExecutor
 class Borrowed(UMABackend):
     """A target with the pattern table of another one, each pattern in another form on request."""
 
-    def __init__(self, source: str, name: str | None = None, form: Callable[[Any], Any] = lambda pattern: pattern) -> None:
+    def __init__(
+        self, source: str, name: str | None = None, form: Callable[[Any], Any] = lambda pattern: pattern,
+    ) -> None:
         super().__init__()
         self._source, self._name = registry.get(source), name or f"{source}_uma"
         for pattern in self._source.patterns:
