@@ -24,9 +24,15 @@ def translatable(expr: Any) -> bool:
 
 
 def heavy(expr: Any) -> bool:
-    """Whether XLA is to run an operator of the host wherever it can (see :class:`Operator`): division, of integers."""
+    """Whether XLA is to run an operator of the host wherever it can (see :class:`Operator`): division, of integers; of
+    bfloat16 all, as TVM lacks some of them, such as ``isnan``."""
     name = ir.op_name(expr)
-    return operator(name).heavy or (name == "divide" and "int" in ir.dtype_of(expr))
+    return operator(name).heavy or (name == "divide" and "int" in ir.dtype_of(expr)) or _is_of_bfloat16(expr)
+
+
+def _is_of_bfloat16(expr: Any) -> bool:
+    tensors = [t for x in (expr, *getattr(expr, "args", ())) for t in ir.fields_of(ir.type_of(x))]
+    return any(getattr(t, "dtype", None) == "bfloat16" for t in tensors)
 
 
 def _plain_attributes(name: str, call: ir.Call) -> bool:

@@ -12,8 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.compat import IRModule, relax, tvm, tvm_ffi
+
+MOST_NAMED = 5
+"""Operators that a message names."""
 
 _registry_lock = threading.Lock()
 
@@ -32,13 +37,25 @@ class _Clipping(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def build(module: IRModule) -> Any:
-    """Compile the host module with TVM's LLVM: an executable for :func:`compile_vm`."""
+    """Compile the host module with TVM's LLVM: an executable for :func:`compile_vm`; ModelError where TVM cannot."""
     target, clipping = tvm.target.Target("llvm"), _Clipping(module)
     for name, function in module.functions.items():
         if isinstance(function, relax.Function):
             clipping.builder_.update_func(name, clipping.visit_expr(function))
     with target, warnings.catch_warnings(action="ignore"):
-        return relax.build(clipping.builder_.get(), target=target)
+        try:
+            return relax.build(clipping.builder_.get(), target=target)
+        except tvm.error.InternalError as error:
+            raise ModelError(f"{_operators(module)}: expected operators that XLA or TVM can compute for the host, found "
+                             f"one that neither can: {str(error).splitlines()[-1]}") from error
+
+
+def _operators(module: IRModule) -> str:
+    """The operators of ``main``, each with the variable of its result, its name and its type."""
+    found = [f"{b.var.name} ({name}, {ir.dtype_of(b.var) if ir.is_tensor(b.var) else 'a tuple'})"
+             for b in ir.bindings(module["main"])
+             if (name := ir.op_name(b.value)) is not None and ir.of(b.value).external_call(b.value) is None]
+    return ", ".join(found[:MOST_NAMED]) + (f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else "")
 
 
 def compile_vm(executable: Any, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:

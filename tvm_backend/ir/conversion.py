@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 NAMED_OPERATORS = frozenset({"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "matmul"})
@@ -26,7 +27,7 @@ def clip_bounds(
     inputs: Sequence[Any], attrs: Mapping[str, Any], dtype: str, number_of: Callable[[Any], float | None]
 ) -> list[float] | None:
     """Both bounds of ``Clip``, those of the type where they are left out; None where they are computed or infinite."""
-    limits, bounds = np.finfo(dtype), []
+    limits, bounds = ml_dtypes.finfo(dtype), []
     for position, (key, default) in enumerate((("min", limits.min), ("max", limits.max)), start=1):
         given = inputs[position] if len(inputs) > position else None
         number = attrs.get(key, default) if given is None else number_of(given)

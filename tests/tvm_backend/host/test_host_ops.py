@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
+import archloom
+from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.host import virtual_machine
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.host.rules import translatable
@@ -15,6 +19,7 @@ from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir.nodes import TupleType
 from archloom.tvm_backend.ir.operators import OPERATORS
 from tests.support.examples import every
+from tests.support.tvm_backend.networks import Net
 from tests.support.tvm_backend.relax import parameter
 
 Case = tuple[str, Callable[..., Any], list[Any]]
@@ -181,3 +186,33 @@ def test_what_has_no_translation_is_left_to_tvm() -> None:
     make = op("nn.avg_pool2d", pool_size=(2, 2), strides=(2, 2), ceil_mode=True)
     assert OPERATORS["nn.avg_pool2d"].heavy
     assert not translatable(compat.bindings(function(make, [IMAGE]))[0].value)
+
+
+def of_bfloat16(*, mixed: bool) -> onnx.ModelProto:
+    """Clip and IsNaN, which TVM lacks of bfloat16; ``mixed``: beside an operator that XLA does not compute."""
+    net = Net()
+    x = net.input("x", 4, 16, dtype=onnx.TensorProto.BFLOAT16)
+    bounds = [net.constant(name, value, ml_dtypes.bfloat16) for name, value in (("low", -0.5), ("high", 1.25))]
+    results = [net.node("Clip", [x, *bounds], "clip"), net.node("IsNaN", [x], "nan")]
+    if mixed:
+        image = net.input("image", 1, 3, 7, 8)
+        results.append(net.node("AveragePool", [image], "pool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1))
+    return net.model(*results, opset=20)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_bfloat16_is_for_xla_alone(mixed: bool) -> None:
+    x = np.linspace(-3, 3, 64, dtype=np.float32).reshape(4, 16).astype(ml_dtypes.bfloat16)
+    x[0, :2] = np.nan, np.inf
+    clipped, nan, *_ = archloom.compile(of_bfloat16(mixed=mixed), target="gemmini")(
+        *[x, real(1, 3, 7, 8)][: 1 + mixed])
+    assert clipped.dtype == x.dtype
+    np.testing.assert_array_equal(clipped.astype(np.float32), np.clip(x.astype(np.float32), -0.5, 1.25))
+    np.testing.assert_array_equal(nan, np.isnan(x))
+
+
+def test_an_operator_that_nobody_computes_is_named() -> None:
+    """Of bfloat16, where TVM is given it all the same."""
+    found = function(op("isnan"), [real(3, 4).astype(ml_dtypes.bfloat16)])
+    with pytest.raises(ModelError, match=r"\(isnan, bool\): expected operators that XLA or TVM can compute .* isnan op"):
+        virtual_machine.build(compat.normalize(compat.module_of(found)))

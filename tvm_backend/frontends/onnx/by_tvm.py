@@ -86,7 +86,7 @@ def from_onnx(model: Any) -> IRModule:
 def _clip(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
     """``Clip`` between constants as one operator (TVM's converter makes six of it); None for other bounds."""
     ty = inputs[0].ty
-    if not isinstance(ty, relax.TensorType) or str(ty.dtype) not in ("float16", "float32", "float64"):
+    if not isinstance(ty, relax.TensorType) or str(ty.dtype) not in ("bfloat16", "float16", "float32", "float64"):
         return None
     bounds = clip_bounds(inputs, attrs, str(ty.dtype), lambda bound: float(const_value(bound).reshape(())) if (
         kind(bound) == "constant" and const_value(bound).size == 1) else None)
