@@ -46,8 +46,8 @@ def build(module: IRModule) -> Any:
         try:
             return relax.build(clipping.builder_.get(), target=target)
         except tvm.error.InternalError as error:
-            raise ModelError(f"{_operators(module)}: expected operators that XLA or TVM can compute for the host, found "
-                             f"one that neither can: {str(error).splitlines()[-1]}") from error
+            raise ModelError(f"{_operators(module)}: expected operators that XLA or TVM computes on hosts, found one "
+                             f"that neither does: {str(error).splitlines()[-1]}") from error
 
 
 def _operators(module: IRModule) -> str:
