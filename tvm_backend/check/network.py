@@ -15,7 +15,7 @@ import onnx
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, distance
-from archloom.tvm_backend.check.reference import has_bfloat16, integer_session, run
+from archloom.tvm_backend.check.reference import has_bfloat16, has_foreign, integer_session, run
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executable import build
@@ -43,7 +43,8 @@ have another order, and operands and results of float16 are rounded to 11 bits, 
 
 Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
 ReferenceName: TypeAlias = Literal[
-    "onnxruntime", "onnxruntime, in float32", "onnxruntime, operator by operator", "host"]
+    "onnxruntime", "onnxruntime, in float32", "onnxruntime, of widened constants",
+    "onnxruntime, in float32, of widened constants", "onnxruntime, operator by operator", "host"]
 
 
 @dataclass(frozen=True)
@@ -256,11 +257,18 @@ def _batches(model: "Model", inputs: Any, count: int) -> tuple[list[samples.Batc
     return samples.batches(samples.named(inputs, model.inputs, "inputs"), model.inputs, "inputs"), None
 
 
+_NAMES: Mapping[tuple[bool, bool], ReferenceName] = {
+    (False, False): "onnxruntime", (True, False): "onnxruntime, in float32",
+    (False, True): "onnxruntime, of widened constants",
+    (True, True): "onnxruntime, in float32, of widened constants"}
+"""By whether a network has bfloat16, and constants of types that onnxruntime does not have."""
+
+
 def _references(model: "Model") -> Iterator[tuple[ReferenceName, Reference]]:
     """onnxruntime where the network came from ONNX, with its kernels for several operators of a quantized network, some
     of which round where that does not, and without; else the imported network itself, all of it on the host."""
     if model.onnx is not None:
-        yield ("onnxruntime, in float32" if has_bfloat16(model.onnx) else "onnxruntime"), _onnx_reference(model.onnx)
+        yield _NAMES[has_bfloat16(model.onnx), has_foreign(model.onnx)], _onnx_reference(model.onnx)
         if is_quantized(model):
             yield "onnxruntime, operator by operator", _onnx_reference(model.onnx, fused=False)
         return

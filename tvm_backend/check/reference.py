@@ -1,5 +1,6 @@
 """onnxruntime as the reference of a network: in integers for QDQ networks, in floats otherwise, which are float32 where
-the network has bfloat16, of which onnxruntime has no operators."""
+the network has bfloat16, of which onnxruntime has no operators. Constants of types that it does not have are the floats
+that ONNX's reference makes of them (:mod:`archloom.tvm_backend.frontends.onnx.narrow`, as for the import)."""
 
 from __future__ import annotations
 
@@ -14,6 +15,24 @@ from archloom.oracle.errors import ModelError
 
 TYPES = frozenset({"to", "dtype", "output_dtype"})
 """Attributes that are types of elements."""
+
+
+FOREIGN = frozenset({23, 27, 28})
+"""Types that onnxruntime has no kernels of: FLOAT4E2M1, FLOAT6E2M3, FLOAT6E3M2."""
+
+
+def has_foreign(model: "onnx.ModelProto") -> bool:
+    """Whether any constant of the network has a type that onnxruntime does not have."""
+    return any(kept.data_type in FOREIGN for kept in _constants(model))
+
+
+def known(model: "onnx.ModelProto") -> "onnx.ModelProto":
+    """The network with floats in place of such constants; itself where there are none."""
+    if not has_foreign(model):
+        return model
+    from archloom.tvm_backend.frontends.onnx.narrow import widened
+
+    return widened(model, "reference")
 
 
 def has_bfloat16(model: "onnx.ModelProto") -> bool:
@@ -73,7 +92,7 @@ def integer_session(model: "onnx.ModelProto", threads: int = 0, *, fused: bool =
     if not fused:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.qdqisint8allowed", "1")
-    model = in_float32(model)
+    model = in_float32(known(model))
     try:
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions have no common base

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import archloom
 from archloom import load
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.check.reference import FOREIGN, integer_session, run
 from archloom.tvm_backend.frontends.onnx.narrow import unpacked, widened
 from archloom.tvm_backend.frontends.onnx.skeleton import NARROW_TYPES
 from tests.tvm_backend.hostile.cases import constant, free, model, op, tensor
@@ -124,6 +125,45 @@ def test_numbers_are_unpacked_from_the_lowest_bit_on(bits: int, row: list[int]) 
     whole = sum(byte << 8 * i for i, byte in enumerate(row))
     expected = [whole >> bits * i & (1 << bits) - 1 for i in range(8 * len(row) // bits)]
     assert unpacked(np.array([row], np.uint8), bits).tolist() == [expected]
+
+
+def cast(kind: int, numbers: Any) -> onnx.ModelProto:
+    """The product by an identity of weights that are cast to floats."""
+    w = typed("w", kind, numbers)
+    return network([op("Cast", "w", "f", name="f", to=TensorProto.FLOAT), op("MatMul", "x f", name="mm")], len(numbers),
+                   [w], rows=len(numbers))
+
+
+def test_types_are_foreign_that_onnxruntime_does_not_have() -> None:
+    def is_foreign(kind: int) -> bool:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        try:
+            onnxruntime.InferenceSession(cast(kind, np.ones((2, 2))).SerializeToString(), options)
+        except Exception:
+            return True
+        return False
+
+    assert {kind for kind in NARROW_TYPES if is_foreign(kind)} == FOREIGN
+
+
+def float4() -> tuple[np.ndarray, onnx.ModelProto]:
+    """All numbers of a sign, two bits of exponent and one of the fraction, and the product by them."""
+    numbers = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    numbers = np.random.default_rng(0).permutation(np.concatenate([numbers, -numbers] * 16)).reshape(16, 16)
+    return numbers, cast(TensorProto.FLOAT4E2M1, numbers)
+
+
+def test_constants_of_float4_are_the_floats_that_they_are_in_references() -> None:
+    numbers, given = float4()
+    np.testing.assert_array_equal(weights(given), numbers)
+
+
+@pytest.mark.slow
+def test_weights_of_float4_are_checked() -> None:
+    found = archloom.check(float4()[1], target="plasticine")
+    assert found.passed and found.reference == "onnxruntime, of widened constants"
+    assert [layer.op for layer in found.layers] == ["dense"]
 
 
 def four_bits(k: int = 64, n: int = 32) -> onnx.ModelProto:
