@@ -115,7 +115,7 @@ def _against(
     output = unpacked(output, value.layout, value.shape, value.dtype)
     if output.shape != run.step.shape and value.layout == HEADS:  # kept with the heads behind the length
         output = output.transpose(0, 2, 1, 3)
-    if channels_last:
+    if channels_last and output.ndim == 4:  # images whose rows and columns are one dimension are made such below
         output = output.transpose(0, 3, 1, 2)
     output = _as_image(output, next((t.shape for t in (expected.integers, expected.real) if t is not None), ()))
     differing = steps = None

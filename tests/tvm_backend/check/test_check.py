@@ -243,6 +243,21 @@ def test_results_with_channels_last_are_compared_as_the_images_that_they_are(c: 
     assert {"conv2d", "sigmoid", "dense+relu"} <= set(told) and min(told.values()) > 90
 
 
+def test_places_of_an_image_in_one_dimension_are_compared_as_the_image() -> None:
+    """On `mte` a grouped convolution of single pixels is a product for each group, of which a pool takes an image."""
+    network = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 18]>
+        network (float[1,2,3,3] x) => (float[1,2,3,3] y)
+        <float a = {0.02}, float b = {0.03}, float c = {0.0018}, int8 zero = {0}, int8[2,1,1,1] w = {89, 35}> {
+            q = QuantizeLinear (x, a, zero)
+            r = QLinearConv <group: int = 2> (q, a, zero, w, c, zero, b, zero)
+            p = MaxPool <kernel_shape: ints = [2, 2], pads: ints = [1, 1, 0, 0]> (r)
+            y = DequantizeLinear (p, b, zero)
+        }""")
+    result = archloom.check(network, "mte", quiet=True)
+    assert result.passed, str(result)
+    assert any(layer.differing is not None for layer in result.layers)
+
+
 def test_ratio_of_signal_to_noise() -> None:
     signal = np.array([3.0, -4.0])
     assert snr_db(signal, signal) == 300 and snr_db(0 * signal, signal) == -300
