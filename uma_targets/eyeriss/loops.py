@@ -259,8 +259,8 @@ def loops(
     store, out = sizes.store(columns), start.sums("psum_out", np.maximum((start.sets - 2) * columns + 1, 0))
     later = [(np.maximum(times - 1, 0) if one is start else times, one) for times, one in each]
     rings = _ring(store, out, _sums(later, "psum_out")), _ring(store, out, _products(later))
-    stores = sizes.store(sizes.images * sizes.rows)
-    return Loop(1, (Loop(sizes.count, (*reduction, stores), rings=rings),), waits=waits, alone=first.alone)
+    body = *reduction, first.body[0], sizes.store(sizes.images * sizes.rows)  # zeros are written for each block, too
+    return Loop(1, (Loop(sizes.count, body, rings=rings),), waits=waits, alone=first.alone)
 
 
 _Passes: TypeAlias = "Sequence[tuple[Number, _Pass]]"

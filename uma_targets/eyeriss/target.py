@@ -35,7 +35,7 @@ from archloom.uma_targets.kit.nest import float_bits, repeat
 from archloom.uma_targets.kit.patterns import fused
 
 GRAPH = GraphOptions(eyeriss)
-PSUM_BITS, SUM_BYTES = 32, 4
+PSUM_BITS = 32
 """Width of partial sums in the compiler's Eyeriss: quantized networks add 8-bit products exactly. A bias is as wide."""
 
 
@@ -63,7 +63,7 @@ def _problem(workload: Workload, addresses: Mapping[str, int], group: Affine) ->
     shape, epilogue, out = shape_of(workload), workload.epilogue, workload.output.item_bytes
     bits = float_bits(epilogue.scale) if epilogue.out_dtype == "int8" else None
     c, o = shape.c, shape.m
-    each = {"X": c, "W": shape.r * shape.s * c * o, "Y": o * out, "bias": o * SUM_BYTES}
+    each = {"X": c, "W": shape.r * shape.s * c * o, "Y": o * out, "bias": o * PSUM_BITS // 8}
     at = {name: group * each[name] + address for name, address in addresses.items()}
     pixel, result = c * workload.groups, o * out * workload.groups
     return Problem(

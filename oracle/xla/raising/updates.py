@@ -18,6 +18,7 @@ from archloom.oracle.windows import linear
 from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.build import map_of
 from archloom.oracle.xla.notation.expr import Carry, Expr, Fold, Leaf, Map, Ranges
+from archloom.oracle.xla.notation.limits import WRITTEN_OPERATIONS
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import plug, terms
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, fresh
@@ -91,17 +92,13 @@ def carried(
         return Carry(e.dtype)
     if not mentions(e):
         return e
-    if isinstance(e, Fold) and _operations(e) <= WRITTEN and not mentions(e.body):
+    if isinstance(e, Fold) and _operations(e) <= WRITTEN_OPERATIONS and not mentions(e.body):
         start = carried(e.start, is_old, mentions, ranges)
         return None if start is None else _written(e, start, ranges)
     if not isinstance(e, Map):
         return None
     parts = [carried(o, is_old, mentions, ranges) for o in e.operands]
     return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
-
-
-WRITTEN = 256
-"""Operations of a chain that is written out. A free choice: XLA takes a second for a step of so many."""
 
 
 def _operations(e: Fold) -> int:
