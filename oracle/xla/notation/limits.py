@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 WRITTEN_OPERATIONS = 128
-"""Of a chain in a step of another, that is written out: XLA takes 0.1 s to compile each. The same 21 to 93 operations as
-loops took 11 to 17 s. Measured of convolutions of 6 x 6 pixels on `mte`, by which nothing is judged."""
+"""Of a chain in a step of another, which is written out: XLA takes 0.1 s to compile each, and for 21 to 93 of them as
+loops 11 to 17 s. Measured of convolutions of 6 x 6 pixels on `mte`, by which nothing is judged."""
 
 
 @dataclass(frozen=True)
