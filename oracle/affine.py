@@ -406,8 +406,19 @@ def _simplify_atom(atom: Div | Mod, bounds: Bounds) -> Affine:
         return inner // d if isinstance(atom, Div) else inner % d
     q = low // d
     if q != high // d:
-        return _coarsen(atom, inner, bounds)
+        return _of_remainder(atom, inner, bounds) or _coarsen(atom, inner, bounds)
     return whole + q if isinstance(atom, Div) else rest - q * d
+
+
+def _of_remainder(atom: Div | Mod, inner: Affine, bounds: Bounds) -> Affine | None:
+    """``(x % (d*m)) // d = x//d - m * (x//(d*m))``: a sum of divisions alone; None for others."""
+    if len(inner.terms) != 1 or inner.constant or not isinstance(atom, Div):
+        return None
+    (of, coefficient), = inner.terms
+    if not isinstance(of, Mod) or coefficient != 1 or of.divisor % atom.divisor:
+        return None
+    x, d = of.numerator, atom.divisor
+    return (x // d - x // of.divisor * (of.divisor // d)).simplify(bounds)
 
 
 def _coarsen(atom: Div | Mod, inner: Affine, bounds: Bounds) -> Affine:
@@ -426,14 +437,16 @@ def _coarsen(atom: Div | Mod, inner: Affine, bounds: Bounds) -> Affine:
 
 
 def _pair(e: Affine) -> Affine:
-    """``c*d*(x//d) + c*(x%d) = c*x`` and ``c*x - c*d*(x//d) = c*(x%d)``."""
+    """``c*d*(x//d) + c*(x%d) = c*x``, ``c*x - c*d*(x//d) = c*(x%d)`` and ``c*x - c*(x%d) = c*d*(x//d)``."""
     for atom, k in e.terms:
-        if isinstance(atom, Div) and k % atom.divisor == 0:
-            c, x = -k // atom.divisor, atom.numerator
-            terms = dict(e.terms)
-            if all(terms.get(a) == c * n for a, n in x.terms):
-                rest = Affine(e.constant, tuple([t for t in e.terms if t[0] != atom])) - x * c
-                return _pair(rest + (x % atom.divisor) * c)
+        if isinstance(atom, str) or (isinstance(atom, Div) and k % atom.divisor):
+            continue
+        c, x = -(k // atom.divisor if isinstance(atom, Div) else k), atom.numerator
+        terms = dict(e.terms)
+        if all(terms.get(a) == c * n for a, n in x.terms):
+            rest = Affine(e.constant, tuple([t for t in e.terms if t[0] != atom])) - x * c
+            other = x % atom.divisor if isinstance(atom, Div) else x // atom.divisor * atom.divisor
+            return _pair(rest + other * c)
     for atom, c in e.terms:
         if isinstance(atom, Mod):
             for other, k in e.terms:

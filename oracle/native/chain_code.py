@@ -1,6 +1,6 @@
 """The LLVM code of chains of products: ``c[i, j] = c[i, j] + a[i, k] * b[k, j]`` for one k after the other.
 
-Where operands have parts, each part is a chain from -0 on, and the chains are added to ``c`` one after the other.
+Where operands have parts, each part is a chain from a zero on, and the chains are added to ``c`` one after the other.
 
 A block of :data:`ROWS` rows and :data:`VECTORS` vectors of columns stays in registers from the first k to the last, so
 that each element's sum is made in the order of k, whatever the order of the blocks. In strict LLVM code a product and
@@ -28,15 +28,15 @@ PACKED = 4 * ROWS
 and not a row of ``b`` away from it, which costs more than the copy when it is read that often."""
 
 
-def module(symbol: str, *, fused: bool, control: tuple[int, int]) -> str:
+def module(symbol: str, *, fused: bool, control: tuple[int, int], zero: float = -0.0) -> str:
     """A module with ``symbol``, a handler of XLA's foreign function interface (version 0 of its C API).
 
     Its arguments are f32 arrays ``a [..., m, k]``, ``b [..., k, n]`` and the sums to begin with, in row-major order
     with equal leading axes. The sums are one number, or ``[..., m, n]`` where the result lies. ``a`` and ``b`` may have
-    an axis of parts before the last two. ``fused`` rounds once for each product that is added.
-    ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
+    an axis of parts before the last two, of which each begins with ``zero``. ``fused`` rounds once for each product that
+    is added. ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
     """
-    blocks = (line for rows in (ROWS, 2, 1) for line in _block(rows, fused))
+    blocks = (line for rows in (ROWS, 2, 1) for line in _block(rows, fused, zero))
     parts = [*_declarations(), *blocks, *_pack(), _PANELS, _BATCH,
              _RUN.format(clear=~control[0], set=control[1]), handler(symbol)]
     return "\n".join(parts)
@@ -52,7 +52,7 @@ def _declarations() -> Iterator[str]:
     yield "declare ptr @malloc(i64)\ndeclare void @free(ptr)"
 
 
-def _block(rows: int, fused: bool) -> Iterator[str]:
+def _block(rows: int, fused: bool, zero: float) -> Iterator[str]:
     """``@block<rows>``: that many rows of a panel of columns, of which ``%width`` count; k is at least 1.
 
     The lines of the panel of ``b`` lie ``%line`` elements apart, the parts ``%anext`` and ``%bnext``. ``%parts`` is 0
@@ -78,7 +78,8 @@ def _block(rows: int, fused: bool) -> Iterator[str]:
     yield from each(f"  %start[r].[v] = phi {VECTOR} [%uniform, %entry], [%given[r].[v], %before]")
     yield "  br label %part\npart:\n  %p = phi i64 [0, %steps], [%p1, %add]"
     yield from each(f"  %total[r].[v] = phi {VECTOR} [%start[r].[v], %steps], [%added[r].[v], %add]")
-    yield from each(f"  %from[r].[v] = select i1 %chain, {VECTOR} %total[r].[v], {VECTOR} {_NOTHING}")
+    yield from each(f"  %from[r].[v] = select i1 %chain, {VECTOR} %total[r].[v], "
+                    f"{VECTOR} splat (float {zero})")
     yield "  %aoff = mul i64 %p, %anext\n  %boff = mul i64 %p, %bnext"
     yield "  br label %step\nstep:\n  %i = phi i64 [0, %part], [%next, %step]"
     yield from each(f"  %sum[r].[v] = phi {VECTOR} [%from[r].[v], %part], [%new[r].[v], %step]")
@@ -105,10 +106,6 @@ _POINTERS = "ptr %a, ptr %b, ptr %c, ptr %start, ptr %sums"
 number."""
 
 _PARTS = "i64 %parts, i64 %anext, i64 %bnext"
-
-_NOTHING = f"splat (float {-0.0})"
-"""What each sum can begin with: the first product is added to it as it is."""
-
 
 def _pack() -> Iterator[str]:
     """``@pack``: k lines of a panel of ``b``, one beside the other; columns beyond the matrix are 0."""

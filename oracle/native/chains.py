@@ -32,18 +32,19 @@ def possible() -> bool:
     return not is_portable() and "fma" in library.features()
 
 
-def chain(a: Any, b: Any, c: Any, rounding: Rounding, *, parts: bool = False) -> Any:
+def chain(a: Any, b: Any, c: Any, rounding: Rounding, *, parts: float | None = None) -> Any:
     """``c`` [..., m, n] with the products of ``a`` [..., m, k] and ``b`` [..., k, n] added in the order of k; all f32.
 
-    ``c`` may be one number for all elements. With ``parts``, ``a`` [..., p, m, k] and ``b`` [..., p, k, n] give a chain
-    for each p from -0 on, and these are added to ``c`` in the order of p, with subnormal numbers as in the chains.
+    ``c`` may be one number for all elements. With ``parts``, 0 or -0, ``a`` [..., p, m, k] and ``b`` [..., p, k, n]
+    give a chain for each p from that on (to -0 the first product is added as it is), and these are added to ``c`` in
+    the order of p, with subnormal numbers as in the chains.
     """
-    shape = _result(a, b, parts)
+    shape = _result(a, b, parts is not None)
     if math.prod(shape) == 0 or a.size == 0:
         return jnp.broadcast_to(c, shape)
-    name = f"{library.CHAINS}{rounding}"
+    name = library.chains(rounding) if parts is None else library.chains(rounding, parts)
     library.register(name)
-    return _batchable(name, parts)(a, b, c)
+    return _batchable(name, parts is not None)(a, b, c)
 
 
 def _result(a: Any, b: Any, parts: bool) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import platform
 import threading
 from collections.abc import Callable, Mapping
@@ -18,10 +19,19 @@ CHAINS, PACKING, PRODUCTS = "archloom_chain_", "archloom_pack_", "archloom_produ
 DAZ_FTZ = 0x8040
 """The bits of MXCSR by which subnormal operands and results count as zeros."""
 
+_ROUNDINGS: Mapping[str, tuple[bool, tuple[int, int]]] = {
+    "each": (False, (0, DAZ_FTZ)), "fused_flush": (True, (0, DAZ_FTZ)), "fused_keep": (True, (DAZ_FTZ, 0))}
+"""Whether products and sums are rounded at once, and the bits of MXCSR that are cleared and set."""
+
+
+def chains(rounding: str, zero: float = -0.0) -> str:
+    """The name of the handler of chains whose parts begin with 0 or -0."""
+    return f"{CHAINS}{rounding}" + ("" if math.copysign(1, zero) < 0 else "_zero")
+
+
 HANDLERS: Mapping[str, Callable[[str], str]] = {
-    f"{CHAINS}each": partial(chain_code.module, fused=False, control=(0, DAZ_FTZ)),
-    f"{CHAINS}fused_flush": partial(chain_code.module, fused=True, control=(0, DAZ_FTZ)),
-    f"{CHAINS}fused_keep": partial(chain_code.module, fused=True, control=(DAZ_FTZ, 0)),
+    **{chains(rounding, zero): partial(chain_code.module, fused=fused, control=control, zero=zero)
+       for rounding, (fused, control) in _ROUNDINGS.items() for zero in (-0.0, 0.0)},
     **{f"{PACKING}{feature}": partial(product_code.packing, way) for feature, way in product_code.WAYS.items()},
     **{f"{PRODUCTS}{feature}": partial(product_code.products, way) for feature, way in product_code.WAYS.items()},
 }

@@ -17,6 +17,7 @@ from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.native import Rounding
 from archloom.oracle.native import chain as summed
 from archloom.oracle.xla.lowering.ops import elementwise
+from archloom.oracle.xla.lowering.steps import one_by_one
 from archloom.oracle.xla.lowering.views import Spread, Spreading, extent, names_of
 from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import Cases
@@ -34,9 +35,8 @@ def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
     names = names_of(e, ranges)
     inner = {**ranges, **e.bound_ranges(ranges)}
     shape, steps = tuple(extent(ranges[n]) for n in names), math.prod(x for _, x in e.variables)
-    added = _added(e.body)
-    if added is not None and native.possible():
-        made = _as_product(lowering, e, added, names, inner)
+    if native.possible() and (added := _added(one_by_one(e).body)):
+        made = _as_product(lowering, one_by_one(e), added, names, ranges)
         if made is not None:
             return made
     lowering.record.operations.append(f"chain of {steps} over {math.prod(shape)}")
@@ -54,13 +54,14 @@ def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
 
 
 class Added(NamedTuple):
-    """What each step of a chain of f32 adds to the value so far: a product and how it is rounded, or a sum of products
-    over ``variables``."""
+    """What each step of a chain of f32 adds to the value so far: a product and how it is rounded, or a chain of products
+    over ``variables`` from ``zero`` on."""
 
     a: Expr
     b: Expr
     rounding: Rounding
     variables: expr.Variables = ()
+    zero: float = -0.0
 
 
 def _added(body: Expr) -> Added | None:
@@ -69,14 +70,30 @@ def _added(body: Expr) -> Added | None:
         return None
     if body.opcode == "fma":
         a, b, total = body.operands
-        kept = dict(body.attributes).get("subnormals") == "keep"
-        found: Added | None = Added(a, b, "fused_keep" if kept else "fused_flush")
+        rounding: Rounding = "fused_keep" if dict(body.attributes).get("subnormals") == "keep" else "fused_flush"
+        inner = _inner(a if b == ONE else b, rounding) if ONE in (a, b) else None
+        found: Added | None = inner or Added(a, b, rounding)
     elif body.opcode == "add":
         total, term = sorted(body.operands, key=lambda o: not isinstance(o, expr.Carry))
-        found = _products(term.body, term.variables) if isinstance(term, expr.Sum) else _products(term)
+        found = _products(term.body, term.variables) if isinstance(term, expr.Sum) else (
+            _inner(term, "each") or _inner(term, "fused_flush") or _products(term))
     else:
         return None
     return found if isinstance(total, expr.Carry) and found and not any(map(traits.carries, found[:2])) else None
+
+
+ONE = expr.Const(1.0, "f32")
+"""What is multiplied by it is added as it is, rounded once."""
+
+
+def _inner(term: Expr, rounding: Rounding) -> Added | None:
+    """What each step adds where it is a chain of products itself, from a zero on, rounded like the sum of the chains."""
+    if not isinstance(term, Fold) or not isinstance(term.start, expr.Const) or term.start.value != 0:
+        return None
+    found = _added(term.body)
+    if found is None or found.variables or found.rounding != rounding:
+        return None
+    return found._replace(variables=term.variables, zero=float(term.start.value))
 
 
 def _products(term: Expr, variables: expr.Variables = ()) -> Added | None:
@@ -100,7 +117,7 @@ def _as_product(
     """
     parts = tuple(n for n, _ in e.variables) if added.variables else ()
     own = tuple(n for n, _ in added.variables or e.variables)
-    ranges = expr.over(added.variables, ranges)
+    ranges = expr.over((*e.variables, *added.variables), ranges)
     size = {n: extent(r) for n, r in ranges.items()}
     first, second = (lowering.spread(o, ranges) for o in (added.a, added.b))
     alone = [_count(tuple(n for n in names if n in x.names and n not in y.names), size)
@@ -126,7 +143,7 @@ def _as_product(
     begin = lowering.spread(e.start, {v: r for v, r in ranges.items() if v not in (*parts, *own)})
     start = matrices(begin, batch, rows, columns) if begin.names else begin.array.reshape(())
     made = summed(matrices(first, *lead, rows, own), matrices(second, *lead, own, columns), start, added.rounding,
-                  parts=bool(parts))
+                  parts=added.zero if parts else None)
     axes = (*batch, *rows, *columns)
     return Spread(made.reshape(tuple(size[v] for v in axes)), axes)
 
@@ -143,9 +160,18 @@ def one_chain(e: Switch) -> Expr | None:
     if not all(_chained(body) for _, _, body in e.cases):
         return None
     if native.possible() and all(_of_products(body) for _, _, body in e.cases):
-        return _joined(e)
+        return _joined(replace(e, cases=tuple((low, high, _one_by_one(body)) for low, high, body in e.cases)))
     found = _merged(e.form, e.cases)
     return None if isinstance(found, Switch) else found
+
+
+def _one_by_one(e: Expr) -> Expr:
+    """Chains, or those in the same operations, with one operation a step."""
+    if isinstance(e, Fold):
+        return one_by_one(e)
+    if isinstance(e, Map) and _chained(e):
+        return replace(e, operands=tuple(map(_one_by_one, e.operands)))
+    return e
 
 
 def _joined(e: Switch) -> Expr | None:
@@ -185,7 +211,7 @@ def _chained(e: Expr) -> bool:
 def _of_products(e: Expr) -> bool:
     """Whether each of the chains in operations adds up products."""
     if isinstance(e, Fold):
-        return _added(e.body) is not None
+        return _added(one_by_one(e).body) is not None
     return isinstance(e, Map) and all(_of_products(o) for o in e.operands if _chained(o))
 
 

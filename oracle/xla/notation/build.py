@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from archloom.oracle.affine import Affine
+from archloom.oracle.affine import Affine, Div, Mod
 from archloom.oracle.taidl.types import element_type
 from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import Cases, conjunction, inside, reach
 from archloom.oracle.xla.notation.expr import Const, Constraint, Expr, Guarded, Let, Map, Ranges, Switch
 from archloom.oracle.xla.notation.merging import one_function
 from archloom.oracle.xla.notation.substitution import NORMAL, substitute
-from archloom.oracle.xla.notation.variables import Bound
+from archloom.oracle.xla.notation.variables import Bound, fresh
 
 
 def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str, object], ...], dtype: str) -> Expr:
@@ -170,9 +170,47 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
         return let_of(rest, substitute(body, simple, inner), ranges)
     if not used:
         return body
+    used, body = _with_quotients(used, body)
     new = tuple((Bound.of(traits.level(body), i), f) for i, (_, f) in enumerate(used))
     names = {old: Affine.variable(v) for (old, _), (v, _) in zip(used, new, strict=True)}
     return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
+
+
+def _with_quotients(
+    variables: tuple[tuple[str, Affine], ...], body: Expr
+) -> tuple[tuple[tuple[str, Affine], ...], Expr]:
+    """Where a variable is ``x % d`` and the body uses ``x`` in ``x // d`` alone, that is a variable, too: the body is an
+    array over rows and what lies in them, and not over ``x`` and all that lies in a row for each."""
+    for _, form in variables:
+        atom = form.terms[0][0] if len(form.terms) == 1 else ""
+        if not isinstance(atom, Mod):
+            continue
+        name, quotient = fresh(), Div(atom.numerator, atom.divisor)
+        found = _renamed(body, quotient, name)
+        if found != body and expr.free(found).isdisjoint(form.variables()):
+            variables, body = (*variables, (name, Affine(0, ((quotient, 1),)))), found
+    return variables, body
+
+
+def _renamed(e: Expr, atom: Div, name: str) -> Expr:
+    """The expression with a variable for a division of variables that are free in it."""
+    if expr.free(e).isdisjoint(atom.numerator.variables()):
+        return e
+    return e.rebuilt([_form_renamed(form, atom, name) for form in e.forms],
+                     [_renamed(child, atom, name) for child in e.children])
+
+
+def _form_renamed(form: Affine, atom: Div, name: str) -> Affine:
+    found = Affine(form.constant)
+    for each, coefficient in form.terms:
+        if each == atom:
+            found += Affine(0, ((name, coefficient),))
+        elif isinstance(each, str):
+            found += Affine(0, ((each, coefficient),))
+        else:
+            inner = _form_renamed(each.numerator, atom, name)
+            found += (inner // each.divisor if isinstance(each, Div) else inner % each.divisor) * coefficient
+    return found
 
 
 def _repeats(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> bool:

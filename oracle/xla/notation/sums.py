@@ -38,17 +38,53 @@ def extreme_of(kind: str, variables: Variables, body: Expr, ranges: Ranges) -> E
 
 
 def fold_of(variables: Variables, start: Expr, body: Expr, ranges: Ranges) -> Expr:
-    """A chain with canonical names; variables of one value are put in place."""
+    """A chain with canonical names; variables of one value are put in place, and bits of numbers are carried as these:
+    what registers hand on."""
     variables, body = _without_ones(variables, body, ranges)
     if not variables:
         return plug(body, start)
+    numbers = _carried_as_bits(body)
+    if numbers is not None:
+        chain = fold_of(variables, map_of("bitcast_convert", (start,), (), numbers.dtype), numbers, ranges)
+        return map_of("bitcast_convert", (chain,), (), body.dtype)
     if isinstance(body, Map) and body.opcode in EXTREMES and expr.is_integer(body.dtype):
         mine = [o for o in body.operands if not traits.carries(o)]
         if len(mine) == 1 and any(isinstance(o, expr.Carry) for o in body.operands):
             window = extreme_of(EXTREMES[body.opcode], variables, mine[0], ranges)
             return larger_of(body.opcode, start, window, ranges)
+    if isinstance(start, expr.Fold) and (longer := _with_next_steps(start, variables, body, ranges)):
+        variables, start, body = longer, start.start, start.body
     new, step = _canonical(variables, max(traits.level(body), traits.level(start)), body, ranges)
     return expr.Fold(new, start, step, body.dtype)
+
+
+def _with_next_steps(chain: expr.Fold, variables: Variables, body: Expr, ranges: Ranges) -> Variables | None:
+    """The variables of a chain with further steps, where these are what its own would be; else None."""
+    (first, extent), *rest = chain.variables
+    if [x for _, x in rest] != [x for _, x in variables[1:]]:
+        return None
+    names = {old: Affine.variable(new) for (old, _), (new, _) in zip(chain.variables, variables, strict=True)}
+    shifted = {**names, first: names[first] + extent}
+    if substitute(chain.body, shifted, expr.over(variables, ranges)) != body:
+        return None
+    return (first, extent + variables[0][1]), *rest
+
+
+def _carried_as_bits(body: Expr) -> Expr | None:
+    """The body over the numbers whose bits it carries from step to step; None where it carries something else."""
+    if not isinstance(body, Map) or body.opcode != "bitcast_convert":
+        return None
+    (step,) = body.operands
+    if expr.width(step.dtype) != expr.width(body.dtype) or not traits.carries(step):
+        return None
+    bits = map_of("bitcast_convert", (expr.Carry(step.dtype),), (), body.dtype)
+    found = plug(step, bits)
+    return None if _has_operand(found, bits) else found
+
+
+def _has_operand(e: Expr, sought: Expr) -> bool:
+    """Whether an element-wise expression is made of that one."""
+    return e == sought or (isinstance(e, Map) and any(_has_operand(o, sought) for o in e.operands))
 
 
 def _without_ones(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:

@@ -38,15 +38,15 @@ def operands(draw):
     start = matrix(*lead, m, n) if draw(st.booleans()) else matrix()
     parts = draw(st.sampled_from([None, None, 1, 4]))
     deep = lead if parts is None else (*lead, parts)
-    return matrix(*deep, m, k), matrix(*deep, k, n), start, parts is not None
+    return matrix(*deep, m, k), matrix(*deep, k, n), start, parts and draw(st.sampled_from([0.0, -0.0]))
 
 
-def in_numpy(a, b, c, rounding, parts=False):
+def in_numpy(a, b, c, rounding, parts=None):
     """One step after the other, by the interpreter's operators."""
-    if parts:
+    if parts is not None:
         total = np.broadcast_to(c, (*a.shape[:-3], a.shape[-2], b.shape[-1]))
         for p in range(a.shape[-3]):
-            part = in_numpy(a[..., p, :, :], b[..., p, :, :], np.float32(-0.0), rounding)
+            part = in_numpy(a[..., p, :, :], b[..., p, :, :], np.float32(parts), rounding)
             kept = rounding == "fused_keep"  # subnormal numbers, in these sums as in the others
             total = numbers.fma(part, np.ones_like(part), total, flush=False) if kept else numbers.add(total, part)
         return total
