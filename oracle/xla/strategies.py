@@ -96,8 +96,7 @@ NOT_YET = Refusal("it was not tried yet")
 class Task:
     """A stream without relays, to be raised; ``refusal`` says why it was not as it stands.
 
-    With ``recurrences`` what loops carry is looked for, and ``refusal`` is that of the first attempt to do so. With
-    ``unread`` it matters only where a result has it.
+    With ``recurrences`` what loops carry is looked for, and ``refusal`` is that of the first attempt to do so.
     """
 
     stream: ResolvedStream
@@ -105,18 +104,15 @@ class Task:
     limits: Limits
     refusal: Refusal = NOT_YET
     recurrences: bool = False
-    unread: bool = False
 
     def attempt(
         self, stream: ResolvedStream, left: tuple[Left, ...] = (), steps: Steps | None = None
     ) -> Raising | Refusal:
         """The task's stream, or what was made of it, raised."""
-        raiser = Raiser(
-            Tree(stream), self.reassociate, self.limits, steps, self.recurrences, unread=self.unread)
+        raiser = Raiser(Tree(stream), self.reassociate, self.limits, steps, self.recurrences)
         try:
             with bounded_work(self.limits.rewritings):
                 made = tuple(_result(raiser, tensor) for tensor in stream.results)
-            raiser.check(r.value for r in made)
             contractions = sum(count_contractions(r.value) for r in made)
         except Unraisable as error:
             return error.refusal
@@ -143,14 +139,6 @@ class Strategy:
 def _with_recurrences(task: Task) -> Raising | Refusal | None:
     """What loops hand on from one iteration to the next as sums and chains over them."""
     return replace(task, recurrences=True).attempt(task.stream) if task.refusal.carried else None
-
-
-def _as_read(task: Task) -> Raising | Refusal | None:
-    """What loops hand on left open, as far as no result has it."""
-    if not task.refusal.carried:
-        return None
-    with bounded_work(task.limits.part_rewritings):
-        return replace(task, unread=True).attempt(task.stream, (), Steps(task.limits.part_steps))
 
 
 def _without_rings(task: Task) -> Raising | Refusal | None:
@@ -206,7 +194,6 @@ STRATEGIES = (
     Strategy("with recurrences", _with_recurrences, as_deep=True),
     Strategy("without rings", _without_rings, as_deep=True),
     Strategy("in strips", _in_strips),
-    Strategy("as far as it is read", _as_read),
     Strategy("in part", _in_part),
 )
 """In the order in which they are tried."""

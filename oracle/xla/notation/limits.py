@@ -37,11 +37,10 @@ class Limits:
     """How often raising in part begins again, each time with one part more of the stream left as loops."""
 
     part_steps: int = 4_000
-    """As ``steps``, to raise a stream as far as it is read, and for all attempts to raise it in part together."""
+    """As ``steps``, for all attempts to raise a stream in part together."""
 
     part_rewritings: int = 40_000
-    """As ``rewritings``, for all attempts to raise a stream in strips, as far as it is read, and for all to raise it in
-    part."""
+    """As ``rewritings``, for all attempts to raise a stream in strips, and for all to raise it in part."""
 
     strip_iterations: int = 8
     """Slots of a ring for which loops are cut into strips: every slot is one more copy of a loop's body."""

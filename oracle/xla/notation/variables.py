@@ -13,9 +13,6 @@ OLD_CONTENTS = "%old"
 HELD = "%held"
 """How the names of arguments begin that stand for what buffers hold when an iteration of a loop begins."""
 
-ITSELF = "%itself"
-"""How the names of arguments begin that stand for values of which it is not known yet what they are."""
-
 BIT_PATTERNS = "%bits"
 """The argument that holds a stream's bit patterns; no tensor of a stream can have this name."""
 

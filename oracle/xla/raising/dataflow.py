@@ -28,7 +28,6 @@ from archloom.oracle.xla.raising.match import Condition, Digits, Match, match
 from archloom.oracle.xla.raising.query import Query, split
 from archloom.oracle.xla.raising.recurrences import Recurrence, held
 from archloom.oracle.xla.raising.tree import Block, Tree, WriteItem, writes
-from archloom.oracle.xla.raising.unread import names
 from archloom.oracle.xla.raising.updates import Update
 
 Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
@@ -45,6 +44,8 @@ class Dataflow:
 
     tree: Tree
     value_of: Value
+    element: Callable[[WriteItem, tuple[Affine, ...], Mapping[str, Affine], Ranges], Expr]
+    """The value of a write at an index, in an iteration: where not all that it writes is known."""
     update_of: Callable[[WriteItem], Update | None]
     reassociate: bool
     steps: Steps
@@ -119,12 +120,32 @@ class Dataflow:
         return at.back()
 
     def _instance(self, item: WriteItem, known: Mapping[str, Affine], found: Match, q: Query) -> Expr:
-        axes, value = self.value_of(item)
+        try:
+            axes, value = self.value_of(item)
+        except Unraisable as error:
+            if not error.refusal.carried:
+                raise
+            return self._element(item, known, found, q, error)
         mapping = {**known, **found.loops}
         mapping.update({axis: found.digits[n] for n, axis in enumerate(axes)})
         if all(self._unchanged(v, mapping, q.ranges) for v in expr.free(value)):
             return value
         return substitute(value, mapping, q.ranges)
+
+    def _element(
+        self, item: WriteItem, known: Mapping[str, Affine], found: Match, q: Query, refused: Unraisable
+    ) -> Expr:
+        """What is written, where a loop hands on other elements that are; as refused where it does these."""
+        index = tuple(found.digits[n] for n in range(len(item.write.window.dims)))
+        if math.prod(high - low + 1 for low, high in (f.range(q.ranges) for f in index)) == math.prod(
+                item.write.window.shape) and all(f.is_linear and len(f.terms) == 1 for f in index):
+            raise refused
+        try:
+            return self.element(item, index, {**known, **found.loops}, q.ranges)
+        except Exhausted:
+            raise
+        except Unraisable:
+            raise refused from None
 
     def _unchanged(self, v: str, mapping: Mapping[str, Affine], ranges: Ranges) -> bool:
         """Whether a variable of a value stands for itself and has its whole range in the query."""
@@ -221,8 +242,6 @@ class Dataflow:
         except Exhausted:
             raise
         except Unraisable:
-            return None
-        if names((value,)):
             return None
         shape = self.tree.stream.buffer(q.buffer).shape
         made = Recurrence(loop.var, q, shape, own, loop.extent, lambda start: self.find(start, at.back().for_others()))

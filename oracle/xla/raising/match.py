@@ -103,7 +103,7 @@ def match(
             return None
         bound = _leading_bound(rest, span, ranges)
         if bound is not None:
-            return Match(digits, bound)
+            return None if _clear_of(rest, free, ranges) else Match(digits, bound)
         for name in [n for n in free if n in digits]:
             rest = (rest - digits[name] * free.pop(name)[1]).simplify(ranges)
         falling = {n: extent - 1 for n, (extent, stride) in free.items() if stride < 0}

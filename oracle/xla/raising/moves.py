@@ -13,6 +13,7 @@ from archloom.oracle.taidl.operators.conversion import width as bit_width
 from archloom.oracle.windows import linear
 from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, switch_of
+from archloom.oracle.xla.notation.constraints import narrow
 from archloom.oracle.xla.notation.expr import Const, Expr, Index, Ranges, Variables
 from archloom.oracle.xla.notation.limits import NoNotation
 from archloom.oracle.xla.notation.substitution import substitute
@@ -34,27 +35,25 @@ def at(value: Tensor, index: Sequence[str | Affine], ranges: Ranges) -> Expr:
 
 @dataclass(frozen=True)
 class Move:
-    """An operation that is no element-wise one: its result's axes, ranges for them, operands with types."""
+    """An operation that is no element-wise one: where in its result an element is asked for, the ranges of the
+    variables there, the types of its operands, and what gives an element of one of them."""
 
     op: Op
-    axes: tuple[str, ...]
+    forms: tuple[Affine, ...]
     ranges: Ranges
-    operands: list[tuple[Tensor, TensorType]]
+    kinds: Sequence[TensorType]
+    given: Callable[[int, tuple[Affine, ...], Ranges], Expr]
 
     def ints(self, name: str) -> tuple[int, ...]:
         value = self.op.attribute(name, ()) or ()
         return tuple(int(x) for x in cast("tuple[int, ...]", value))
 
-    @property
-    def forms(self) -> tuple[Affine, ...]:
-        return tuple(Affine.variable(a) for a in self.axes)
-
     def element(self, index: tuple[Affine, ...], ranges: Ranges | None = None, operand: int = 0) -> Expr:
-        return at(self.operands[operand][0], index, ranges or self.ranges)
+        return self.given(operand, index, ranges or self.ranges)
 
 
 def _reshape(m: Move) -> Expr:
-    source, target = m.operands[0][1].shape, m.op.type.shape
+    source, target = m.kinds[0].shape, m.op.type.shape
     flat = linear(m.forms, target)
     index: list[Affine] = []
     for extent in reversed(source):
@@ -69,7 +68,7 @@ def _transpose(m: Move) -> Expr:
 
 
 def _broadcast_in_dim(m: Move) -> Expr:
-    shape = m.operands[0][1].shape
+    shape = m.kinds[0].shape
     return m.element(tuple(Affine(0) if n == 1 else m.forms[d] for n, d in zip(shape, m.ints("dims"), strict=True)))
 
 
@@ -83,19 +82,18 @@ def _pad(m: Move) -> Expr:
     """A case distinction along each padded axis."""
     if any(m.ints("interior")):
         raise NoNotation("pad between neighbours has no index notation")
-    low, shape = m.ints("low"), m.operands[0][1].shape
+    low, shape = m.ints("low"), m.kinds[0].shape
     fill = Const(cast("int | float", m.op.attribute("value", 0)), m.op.type.dtype)
 
     def along(axis: int, index: tuple[Affine, ...], ranges: Ranges) -> Expr:
         if axis == len(shape):
             return m.element(index, ranges)
-        name = m.axes[axis]
         first, last = low[axis], low[axis] + shape[axis] - 1
         end = m.op.type.shape[axis] - 1
         first, last = max(first, 0), min(last, end)
         if first > last:
             return fill
-        inside = along(axis + 1, (*index, m.forms[axis] - low[axis]), {**ranges, name: (first, last)})
+        inside = along(axis + 1, (*index, m.forms[axis] - low[axis]), narrow(m.forms[axis], first, last, ranges))
         return switch_of(m.forms[axis], ((0, first - 1, fill), (first, last, inside), (last + 1, end, fill)), ranges)
 
     return along(0, (), m.ranges)
@@ -104,10 +102,10 @@ def _pad(m: Move) -> Expr:
 def _concatenate(m: Move) -> Expr:
     dim, first = cast(int, m.op.attribute("dim")), 0
     cases = []
-    for number, (_, kind) in enumerate(m.operands):
+    for number, kind in enumerate(m.kinds):
         last = first + kind.shape[dim] - 1
         index = tuple(f - first if axis == dim else f for axis, f in enumerate(m.forms))
-        cases.append((first, last, m.element(index, {**m.ranges, m.axes[dim]: (first, last)}, number)))
+        cases.append((first, last, m.element(index, narrow(m.forms[dim], first, last, m.ranges), number)))
         first = last + 1
     return switch_of(m.forms[dim], tuple(cases), m.ranges)
 
@@ -120,7 +118,7 @@ def _reverse(m: Move) -> Expr:
 
 
 def _bitcast_convert(m: Move) -> Expr:
-    kinds = m.operands[0][1].dtype, m.op.type.dtype
+    kinds = m.kinds[0].dtype, m.op.type.dtype
     bits = [bit_width(dtype) for dtype in kinds]
     if bits[0] == bits[1]:
         return map_of("bitcast_convert", (m.element(m.forms),), (), m.op.type.dtype)
@@ -169,7 +167,7 @@ def _dot_general(m: Move) -> Expr:
         raise NoNotation("dot_general of components has no index notation")
     (lhs_batch, lhs_sum), (rhs_batch, rhs_sum) = (
         (m.ints(f"{side}_batch"), m.ints(f"{side}_contracting")) for side in ("lhs", "rhs"))
-    (_, lhs), (_, rhs) = m.operands
+    lhs, rhs = m.kinds
     bound = [(fresh(), lhs.shape[axis]) for axis in lhs_sum]
     rest = list(m.forms)
     batch = [rest.pop(0) for _ in lhs_batch]
@@ -191,7 +189,7 @@ def _dot_general(m: Move) -> Expr:
 
 def _reduce(m: Move) -> Expr:
     dims, kind = m.ints("dim"), m.op.attribute("kind")
-    shape = m.operands[0][1].shape
+    shape = m.kinds[0].shape
     bound = {axis: (fresh(), shape[axis]) for axis in dims}
     rest = list(m.forms)
     index = tuple(Affine.variable(bound[axis][0]) if axis in bound else rest.pop(0) for axis in range(len(shape)))
@@ -204,13 +202,12 @@ def _reduce_window(m: Move) -> Expr:
         raise NoNotation("reduce_window with edges or dilation has no index notation")
     size, stride, kind = m.ints("size"), m.ints("stride"), m.op.attribute("kind")
     bound = tuple((fresh(), extent) for extent in size)
-    axes, e = m.operands[0][0]
     inner = expr.over(bound, m.ranges)
     variables = tuple(
         (fresh(), form * step + (Affine.variable(name) if n > 1 else Affine(0)))
         for form, step, (name, n) in zip(m.forms, stride, bound, strict=True))
     ranges = {**inner, **{v: form.range(inner) for v, form in variables}}
-    named = substitute(e, {a: Affine.variable(v[0]) for a, v in zip(axes, variables, strict=True)}, ranges)
+    named = m.element(tuple(Affine.variable(v) for v, _ in variables), ranges)
     kept = tuple(b for b in bound if b[1] > 1)
     return _combine(m, str(kind), kept, let_of(variables, named, inner))
 

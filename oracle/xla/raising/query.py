@@ -36,6 +36,7 @@ Find = Callable[[Query, Mapping[str, Affine]], Expr]
 
 def split(q: Query, c: Condition, find: Find) -> Expr:
     """Distinguish the elements for which ``c`` holds from the others."""
+    c = _of_leading(c, q.ranges)
     names = sorted(c.form.variables())
     if len(names) == 1:
         return _split_variable(q, c, names[0], find)
@@ -43,6 +44,17 @@ def split(q: Query, c: Condition, find: Find) -> Expr:
     if cuts is not None:
         return _split_at(q, *cuts, find)
     return _split_digit(q, c.form, find)
+
+
+def _of_leading(c: Condition, ranges: Ranges) -> Condition:
+    """The condition on what its largest coefficient multiplies, where the other terms cannot decide it."""
+    step = max(abs(n) for _, n in c.form.terms)
+    leading = Affine(0, tuple((a, n // step) for a, n in c.form.terms if n % step == 0))
+    least, most = (c.form - leading * step).range(ranges)
+    low, high = -(-(c.low - least) // step), (c.high - most) // step
+    if (low, high) != (-(-(c.low - most) // step), (c.high - least) // step):
+        return c
+    return Condition(leading, low, high)
 
 
 def _split_variable(q: Query, c: Condition, name: str, find: Find) -> Expr:

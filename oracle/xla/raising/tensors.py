@@ -8,7 +8,7 @@ axes; contractions and reductions bind variables; all others are element-wise.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -24,13 +24,11 @@ from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits, NoNotation, Unraisable
 from archloom.oracle.xla.notation.sums import EXTREMES, add_of, larger_of
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis
-from archloom.oracle.xla.raising import unread
 from archloom.oracle.xla.raising.cursor import Cursor, Steps
 from archloom.oracle.xla.raising.dataflow import Dataflow
 from archloom.oracle.xla.raising.moves import MOVES, Move, Tensor, at
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.tree import Block, InstrItem, Tree, WriteItem
-from archloom.oracle.xla.raising.unread import itself
 from archloom.oracle.xla.raising.updates import Update, old_contents, update
 
 
@@ -47,21 +45,18 @@ class Raiser:
     """Whether values that loops hand on from one iteration to the next are looked for."""
     opened: tuple[Block, ...] = ()
     """Loops of which one iteration is taken by itself: what it finds is :func:`.recurrences.held`."""
-    unread: bool = False
-    """Whether values that come back to themselves stand for themselves, until it is known whether a result has them."""
     record: Record = field(default_factory=Record)
     """The operators that are computed of whole tensors."""
     _values: dict[tuple[int, str, int | None], Tensor] = field(default_factory=dict)
     _pending: set[tuple[int, str, int | None]] = field(default_factory=set)
     _updates: dict[tuple[int, int], Update | None] = field(default_factory=dict)
-    _unread: dict[str, Unraisable] = field(default_factory=dict)
     _wholes: dict[expr.Whole, expr.Whole] = field(default_factory=dict)
     _iterations: dict[Block, Dataflow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.steps = self.steps or Steps(self.limits.steps)
         self.dataflow = Dataflow(
-            self.tree, self.value_of, self.update_of, self.reassociate, self.steps,
+            self.tree, self.value_of, self.element, self.update_of, self.reassociate, self.steps,
             self._iteration if self.recurrences else None, self.opened)
 
     def _iteration(self, loop: Block) -> Dataflow:
@@ -70,12 +65,6 @@ class Raiser:
             inside = replace(self, opened=(*self.opened, loop), _values={}, _pending=set(), _updates={}, _iterations={})
             self._iterations[loop] = inside.dataflow
         return self._iterations[loop]
-
-    def check(self, values: Iterable[Expr]) -> None:
-        """Unraisable where values come back to themselves."""
-        if self._unread:  # else there are none to look for
-            for name in unread.names(values):
-                raise self._unread[name]
 
     def update_of(self, item: WriteItem) -> Update | None:
         """What the write makes of the window's old contents; None where it does not keep to their places."""
@@ -119,13 +108,7 @@ class Raiser:
             loop = owner.parent if owner.parent.parent else None
             of = f" of loop {loop.var}" if loop else ""
             why = f"{owner.instr.mnemonic} carries a value from one iteration{of} to another"
-            refused = Unraisable(why, carried=True).at(loop or owner)
-            if not self.unread or old is not None:
-                raise refused
-            kind = next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
-            found = itself(owner, name, kind)
-            self._unread[found.name] = refused
-            return self._axes(kind.shape)[0], found
+            raise Unraisable(why, carried=True).at(loop or owner)
         self._pending.add(key)
         try:
             value = self._computed(owner, name, old)
@@ -163,14 +146,20 @@ class Raiser:
         return axes, expr.over(tuple(zip(axes, shape, strict=True)), self.tree.ranges)
 
     def _op(self, owner: InstrItem, s: Op, old: int | None) -> Tensor:
+        if s.opcode == "select":
+            taken = _taken(s, self.tensor(owner, s.operands[0], old)[1])
+            if taken is not None:
+                return self.tensor(owner, taken, old)
         axes, ranges = self._axes(s.type.shape)
         kinds = {t.dst: t.type for t in owner.instr.statements if not isinstance(t, Write)}
         operands = [(self.tensor(owner, o, old), kinds[o]) for o in s.operands]
         if s.opcode in ("constant", "iota"):
-            return axes, self._nullary(s, axes)
+            return axes, self._nullary(s, tuple(map(Affine.variable, axes)))
         if s.opcode in MOVES:
             try:
-                return axes, MOVES[s.opcode](Move(s, axes, ranges, operands))
+                return axes, MOVES[s.opcode](Move(
+                    s, tuple(map(Affine.variable, axes)), ranges, [kind for _, kind in operands],
+                    lambda number, index, inner: at(operands[number][0], index, inner)))
             except NoNotation as reason:
                 return axes, self._whole(owner, s, axes, operands, str(reason))
         if s.opcode not in ELEMENTWISE:
@@ -180,12 +169,57 @@ class Raiser:
             axes = next((a for a, e in own if not expr.free(e).isdisjoint(a)), own[0][0])
             ranges = expr.over(tuple(zip(axes, s.type.shape, strict=True)), self.tree.ranges)
         values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
-        kept = s.attributes
-        if s.opcode == "add" and expr.is_number(s.type.dtype):
-            return axes, add_of(values[0], values[1], ranges)
-        if s.opcode in EXTREMES and expr.is_integer(s.type.dtype):
-            return axes, larger_of(s.opcode, values[0], values[1], ranges)
-        return axes, map_of(s.opcode, values, kept, s.type.dtype)
+        return axes, _elementwise(s, values, ranges)
+
+    def element(self, item: WriteItem, index: tuple[Affine, ...], known: Mapping[str, Affine], ranges: Ranges) -> Expr:
+        """The value written at an index in an iteration, found for the elements there alone: whole tensors may have
+        others, of registers that nothing writes anew, which a loop hands on."""
+        if item.write.kind == "accumulate":
+            raise Unraisable("it is accumulated")
+        return self._element(item.owner, item.write.src, index, known, ranges)
+
+    def _element(
+        self, owner: InstrItem, name: str, index: tuple[Affine, ...], known: Mapping[str, Affine], ranges: Ranges
+    ) -> Expr:
+        number, s = next((n, s) for n, s in enumerate(owner.instr.statements)
+                         if not isinstance(s, Write) and s.dst == name)
+        if isinstance(s, Read):
+            return self._elements_read(owner, number, s, index, known, ranges)
+        kinds = {t.dst: t.type for t in owner.instr.statements if not isinstance(t, Write)}
+        if s.opcode in ("constant", "iota"):
+            return self._nullary(s, index)
+        if s.opcode in MOVES:
+            return MOVES[s.opcode](Move(s, index, ranges, [kinds[o] for o in s.operands], lambda k, at, inner: (
+                self._element(owner, s.operands[k], at, known, inner))))
+        if s.opcode not in ELEMENTWISE:
+            raise Unraisable(f"{s.opcode} has no index notation")
+
+        def operand(name: str) -> Expr:
+            return self._element(owner, name, index if kinds[name].shape else (), known, ranges)
+
+        if s.opcode == "select":
+            taken = _taken(s, operand(s.operands[0]))
+            if taken is not None:
+                return operand(taken)
+        return _elementwise(s, tuple(map(operand, s.operands)), ranges)
+
+    def _elements_read(
+        self, owner: InstrItem, number: int, s: Read, index: tuple[Affine, ...], known: Mapping[str, Affine],
+        ranges: Ranges
+    ) -> Expr:
+        key = id(owner), s.dst, number
+        if key in self._pending:
+            raise Unraisable(f"{owner.instr.mnemonic} carries what is asked for", carried=True)
+        address = [offset.substitute(known) for offset in s.window.offsets]
+        for form, dim in zip(index, s.window.dims, strict=True):
+            address[dim.axis] = address[dim.axis] + form * dim.stride
+        query = Query(s.window.buffer, tuple(a.simplify(ranges) for a in address), ranges)
+        self._pending.add(key)
+        try:
+            return self.dataflow.find(
+                query, Cursor(owner.parent, self.tree.reads[id(owner), number].position, known))
+        finally:
+            self._pending.discard(key)
 
     def _whole(
         self, owner: InstrItem, s: Op, axes: tuple[str, ...], operands: list[tuple[Tensor, TensorType]], why: str
@@ -214,15 +248,29 @@ class Raiser:
         whole = expr.Whole(function, parameters, tuple(made))
         return expr.Element(self._wholes.setdefault(whole, whole), number, index, s.type.dtype)
 
-    def _nullary(self, s: Op, axes: tuple[str, ...]) -> Expr:
+    def _nullary(self, s: Op, index: tuple[Affine, ...]) -> Expr:
         if s.opcode == "iota":
-            return Index(Affine.variable(axes[cast(int, s.attribute("dim"))]), s.type.dtype)
+            return Index(index[cast(int, s.attribute("dim"))], s.type.dtype)
         value = s.attribute("value")
         if isinstance(value, Affine):
             if not value.is_constant:
                 return Index(value, s.type.dtype)
             value = int(value)
         return Const(cast("int | float", value), s.type.dtype)
+
+
+def _taken(s: Op, predicate: Expr) -> str | None:
+    """The operand that a select always takes; None where it depends. The other need not be known."""
+    return s.operands[1 if predicate.value else 2] if isinstance(predicate, Const) else None
+
+
+def _elementwise(s: Op, values: tuple[Expr, ...], ranges: Ranges) -> Expr:
+    """An element of an element-wise operation's result, of those of its operands."""
+    if s.opcode == "add" and expr.is_number(s.type.dtype):
+        return add_of(values[0], values[1], ranges)
+    if s.opcode in EXTREMES and expr.is_integer(s.type.dtype):
+        return larger_of(s.opcode, values[0], values[1], ranges)
+    return map_of(s.opcode, values, s.attributes, s.type.dtype)
 
 
 def leaf_over(name: str, axes: tuple[str, ...], kind: TensorType, ranges: Ranges) -> expr.Leaf:

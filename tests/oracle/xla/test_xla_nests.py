@@ -67,8 +67,7 @@ def test_what_a_loop_carries_is_all_that_stays() -> None:
     assert report.results[0].operations == ("loops at 2", "sort 1x4")
     reason = report.results[0].reason
     assert [str(s) for s in report.strategies] == [
-        f"as it stands: {reason}", f"with recurrences: {reason}", f"as far as it is read: {reason}",
-        "in part: succeeds"]
+        f"as it stands: {reason}", f"with recurrences: {reason}", "in part: succeeds"]
     (sort,) = (f for f in report.fallbacks if f.where == "sort 1x4 of sort")
     assert str(sort) == ("sort 1x4 of sort: whole tensors, because sort has no index notation; "
                          "elements computed, used or not: 4")
@@ -111,8 +110,7 @@ def test_nothing_but_loops() -> None:
                            "  merge row=1, from=2\n  store dram=1040 + 16*i, row=1\n}\n")).report
     assert not report.raised and [p.raised for p in report.parts] == [False]
     assert report.results[0].operations == () and "carr" in report.parts[0].reason
-    assert [s.strategy for s in report.strategies] == [
-        "as it stands", "with recurrences", "as far as it is read", "in part"]
+    assert [s.strategy for s in report.strategies] == ["as it stands", "with recurrences", "in part"]
 
 
 def test_a_stream_beyond_the_limits_stays_loops() -> None:

@@ -22,7 +22,6 @@ CONVOLUTION = "conv2d(n=1,c=8,h=8,w=8,o=8,k=3,stride=1,pad=1,bias=1,relu=1)"
 OTHERWISE: dict[tuple[str, str], tuple[str, frozenset[How]]] = {
     ("eyeriss", UNEVEN): ("with recurrences", frozenset()),
     ("oma", UNEVEN): ("with recurrences", frozenset()),
-    ("mte", UNEVEN): ("as far as it is read", frozenset()),
     ("mesh", CONVOLUTION): ("as it stands", frozenset({How.GATHER})),
     ("triple_ring", CONVOLUTION): ("as it stands", frozenset({How.GATHER})),
     ("wormhole", CONVOLUTION): ("as it stands", frozenset({How.GATHER})),
