@@ -11,9 +11,9 @@ from functools import cache, partial
 from typing import Any
 
 from archloom.oracle.late_jax import jax
-from archloom.oracle.native import chain_code, processor, product_code
+from archloom.oracle.native import chain_code, fused_code, processor, product_code
 
-CHAINS, PACKING, PRODUCTS = "archloom_chain_", "archloom_pack_", "archloom_product_"
+CHAINS, FUSED, PACKING, PRODUCTS = "archloom_chain_", "archloom_fused_", "archloom_pack_", "archloom_product_"
 """What names begin with; of the last two, the feature of the processor follows."""
 
 DAZ_FTZ = 0x8040
@@ -32,6 +32,7 @@ def chains(rounding: str, zero: float = -0.0) -> str:
 HANDLERS: Mapping[str, Callable[[str], str]] = {
     **{chains(rounding, zero): partial(chain_code.module, fused=fused, control=control, zero=zero)
        for rounding, (fused, control) in _ROUNDINGS.items() for zero in (-0.0, 0.0)},
+    **{f"{FUSED}{way}": partial(fused_code.module, control=_ROUNDINGS[f"fused_{way}"][1]) for way in ("flush", "keep")},
     **{f"{PACKING}{feature}": partial(product_code.packing, way) for feature, way in product_code.WAYS.items()},
     **{f"{PRODUCTS}{feature}": partial(product_code.products, way) for feature, way in product_code.WAYS.items()},
 }
@@ -60,7 +61,7 @@ def tiles() -> bool:
 
 def _needed(name: str) -> str:
     """The feature without which a handler does not run."""
-    return "fma" if name.startswith(CHAINS) else name.rpartition("_")[2]
+    return "fma" if name.startswith((CHAINS, FUSED)) else name.rpartition("_")[2]
 
 
 def register(name: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jax, jnp, lax
+from archloom.oracle.native import fused, fuses
 from archloom.oracle.taidl.operators import numbers
 from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
 
@@ -264,9 +265,12 @@ def fma(a: Any, b: Any, c: Any, *, flush: bool) -> Any:
     """As :func:`.numbers.fma`, of arrays that broadcast against each other.
 
     XLA has no such operation, its CPU backend fuses what it likes, and it computes with subnormal float32 as zeros. So
-    the sum is made in float64, where all of this is exact, and subnormal numbers pass by as integers. Operands that are
-    NumPy arrays are constants: with ``b`` 1 or ``c`` -0, sum and product are left, which need less.
+    the sum is made in float64, where all of this is exact, and subnormal numbers pass by as integers; of many numbers,
+    by machine code, where that is possible. Operands that are NumPy arrays are constants: with ``b`` 1 or ``c`` -0, sum
+    and product are left, which need less.
     """
+    if fuses(np.broadcast_shapes(np.shape(a), np.shape(b), np.shape(c))):
+        return fused(*(jnp.asarray(x, jnp.float32) for x in (a, b, c)), flush=flush)
     with jax.enable_x64(True):
         x, z = _widened(a, flush), _widened(c, flush)
         if _is(b, 1.0):

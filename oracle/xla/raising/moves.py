@@ -140,6 +140,9 @@ def _split(m: Move, bits: int, part: int) -> Expr:
         raise NoNotation(f"bitcast_convert from {bits} to {part} bits has no index notation")
     plain = f"u{bits}"
     whole = map_of("bitcast_convert", (m.element(m.forms[:-1]),), (), plain)
+    joined = _part_of(whole, part, m.forms[-1], m.ranges)
+    if joined is not None:
+        return map_of("bitcast_convert", (joined,), (), m.op.type.dtype)
     low = map_of("shift_right_logical", (whole, Index(m.forms[-1] * part, plain)), (), plain)
     if part == 1:
         return map_of("convert", (map_of("and", (low, Const(1, plain)), (), plain),), (), "i1")
@@ -150,16 +153,32 @@ def _join(m: Move, part: int, bits: int) -> Expr:
     """Elements of less than a byte, each shifted to its place."""
     if bits < 8:
         raise NoNotation(f"bitcast_convert from {part} to {bits} bits has no index notation")
-    plain, total = f"u{bits}", None
-    for place in range(bits // part):
-        e = m.element((*m.forms, Affine(place)))
-        if part > 1:
-            e = map_of("bitcast_convert", (e,), (), f"u{part}")
-        e = map_of("convert", (e,), (), plain)
-        e = map_of("shift_left", (e, Const(place * part, plain)), (), plain) if place else e
-        total = e if total is None else map_of("or", (total, e), (), plain)
-    assert total is not None
-    return map_of("bitcast_convert", (total,), (), m.op.type.dtype)
+    plain, place = f"u{bits}", fresh()
+    variables = (place, bits // part),
+    e = m.element((*m.forms, Affine.variable(place)), expr.over(variables, m.ranges))
+    if part > 1:
+        e = map_of("bitcast_convert", (e,), (), f"u{part}")
+    e = map_of("convert", (e,), (), plain)
+    e = map_of("shift_left", (e, Index(Affine.variable(place) * part, plain)), (), plain)
+    return map_of("bitcast_convert", (sum_of(variables, e, m.ranges),), (), m.op.type.dtype)
+
+
+def _part_of(whole: Expr, bits: int, place: Affine, ranges: Ranges) -> Expr | None:
+    """The element at a place of those that :func:`_join` has made one of; None of what it has not made."""
+    if isinstance(whole, expr.Switch):
+        parts = [(low, high, _part_of(e, bits, place, narrow(whole.form, low, high, ranges)))
+                 for low, high, e in whole.cases]
+        kept = tuple([(low, high, e) for low, high, e in parts if e is not None])
+        return switch_of(whole.form, kept, ranges) if len(kept) == len(parts) else None
+    if not isinstance(whole, expr.Sum) or len(whole.variables) != 1:
+        return None
+    ((name, _),), body = whole.variables, whole.body
+    if not isinstance(body, expr.Map) or body.opcode != "shift_left":
+        return None
+    e, by = body.operands
+    if not isinstance(by, Index) or by.index != Affine.variable(name) * bits:
+        return None
+    return substitute(e.operands[0], {name: place}, ranges) if isinstance(e, expr.Map) and e.opcode == "convert" else None
 
 
 def _dot_general(m: Move) -> Expr:
