@@ -445,8 +445,8 @@ def _pair(e: Affine) -> Affine:
         terms = dict(e.terms)
         if all(terms.get(a) == c * n for a, n in x.terms):
             rest = Affine(e.constant, tuple([t for t in e.terms if t[0] != atom])) - x * c
-            other = x % atom.divisor if isinstance(atom, Div) else x // atom.divisor * atom.divisor
-            return _pair(rest + other * c)
+            made = x % atom.divisor if isinstance(atom, Div) else x // atom.divisor * atom.divisor
+            return _pair(rest + made * c)
     for atom, c in e.terms:
         if isinstance(atom, Mod):
             for other, k in e.terms:

@@ -7,5 +7,5 @@ from archloom.oracle.native.library import features, register_for, tiles
 from archloom.oracle.native.products import multiplies, product
 from archloom.oracle.native.tracing import portable
 
-__all__ = ["LANES", "Rounding", "chain", "features", "fused", "fuses", "multiplies", "portable", "possible", "product", "register_for",
-           "tiles"]
+__all__ = ["LANES", "Rounding", "chain", "features", "fused", "fuses", "multiplies", "portable", "possible", "product",
+           "register_for", "tiles"]

@@ -33,8 +33,8 @@ def module(symbol: str, *, fused: bool, control: tuple[int, int], zero: float = 
 
     Its arguments are f32 arrays ``a [..., m, k]``, ``b [..., k, n]`` and the sums to begin with, in row-major order
     with equal leading axes. The sums are one number, or ``[..., m, n]`` where the result lies. ``a`` and ``b`` may have
-    an axis of parts before the last two, of which each begins with ``zero``. ``fused`` rounds once for each product that
-    is added. ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
+    an axis of parts before the last two; the chain of each begins with ``zero``. ``fused`` rounds once for each product
+    that is added. ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
     """
     blocks = (line for rows in (ROWS, 2, 1) for line in _block(rows, fused, zero))
     parts = [*_declarations(), *blocks, *_pack(), _PANELS, _BATCH,

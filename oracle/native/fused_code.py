@@ -12,8 +12,8 @@ VECTOR, MASK = f"<{LANES} x float>", f"<{LANES} x i1>"
 def module(symbol: str, *, control: tuple[int, int]) -> str:
     """A module with ``symbol``, a handler of XLA's foreign function interface (version 0 of its C API).
 
-    Its arguments are three f32 arrays of one axis, of as many numbers as the result or of one. ``control``: bits of MXCSR
-    to clear and to set while it runs (how subnormal numbers are taken).
+    Its arguments are three f32 arrays of one axis, of as many numbers as the result or of one. ``control``: bits of
+    MXCSR to clear and to set while it runs (how subnormal numbers are taken).
     """
     loads = "\n".join(_load(name) for name in "abc")
     opened = "\n".join(_opened(number, name) for number, name in enumerate("abc"))
@@ -32,7 +32,7 @@ def _opened(number: int, name: str) -> str:
 
 
 def _load(name: str) -> str:
-    """``%<name>v``: the vector from ``%i`` on; of one number nothing is read, at the place of that number: processors take
+    """``%<name>v``: the vector from ``%i`` on. Of one number nothing is read, and that at its place: processors take
     hundreds of cycles to read nothing where there is no memory."""
     return (f"  %{name}mask = and {MASK} %mask, %{name}read\n  %{name}at = select i1 %{name}one, i64 0, i64 %i\n"
             f"  %{name}p = getelementptr float, ptr %{name}, i64 %{name}at\n"

@@ -46,10 +46,10 @@ class _Local(Raiser):
     ) -> Expr:
         raise NoNotation(why)
 
-    def _nullary(self, s: Op, axes: tuple[str, ...]) -> Expr:
+    def _nullary(self, s: Op, index: tuple[Affine, ...]) -> Expr:
         value = s.attribute("value")
         varies = isinstance(value, Affine) and not value.is_constant
-        return Leaf(s.dst, Affine(0), s.type.dtype) if varies else super()._nullary(s, axes)
+        return Leaf(s.dst, Affine(0), s.type.dtype) if varies else super()._nullary(s, index)
 
 
 class LoopRunner:

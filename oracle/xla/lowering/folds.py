@@ -54,8 +54,8 @@ def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
 
 
 class Added(NamedTuple):
-    """What each step of a chain of f32 adds to the value so far: a product and how it is rounded, or a chain of products
-    over ``variables`` from ``zero`` on."""
+    """What each step of a chain of f32 adds to the value so far: a product and how it is rounded, or over ``variables``
+    a chain of products, which begins with ``zero``."""
 
     a: Expr
     b: Expr
@@ -87,7 +87,8 @@ ONE = expr.Const(1.0, "f32")
 
 
 def _inner(term: Expr, rounding: Rounding) -> Added | None:
-    """What each step adds where it is a chain of products itself, from a zero on, rounded like the sum of the chains."""
+    """What each step adds where it is a chain of products itself, which begins with a zero and rounds like the sum of
+    the chains."""
     if not isinstance(term, Fold) or not isinstance(term.start, expr.Const) or term.start.value != 0:
         return None
     found = _added(term.body)

@@ -179,8 +179,10 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
 def _with_quotients(
     variables: tuple[tuple[str, Affine], ...], body: Expr
 ) -> tuple[tuple[tuple[str, Affine], ...], Expr]:
-    """Where a variable is ``x % d`` and the body uses ``x`` in ``x // d`` alone, that is a variable, too: the body is an
-    array over rows and what lies in them, and not over ``x`` and all that lies in a row for each."""
+    """Where a variable is ``x % d``, and the body uses ``x`` in ``x // d`` alone, that is a variable, too.
+
+    The body is an array over rows and places in a row then, and not over ``x`` and all places in a row for each.
+    """
     for _, form in variables:
         atom = form.terms[0][0] if len(form.terms) == 1 else ""
         if not isinstance(atom, Mod):

@@ -52,14 +52,15 @@ def fold_of(variables: Variables, start: Expr, body: Expr, ranges: Ranges) -> Ex
         if len(mine) == 1 and any(isinstance(o, expr.Carry) for o in body.operands):
             window = extreme_of(EXTREMES[body.opcode], variables, mine[0], ranges)
             return larger_of(body.opcode, start, window, ranges)
-    if isinstance(start, expr.Fold) and (longer := _with_next_steps(start, variables, body, ranges)):
-        variables, start, body = longer, start.start, start.body
+    longer = _with_next_steps(start, variables, body, ranges) if isinstance(start, expr.Fold) else None
+    if longer is not None:
+        variables, start, body = longer.variables, longer.start, longer.body
     new, step = _canonical(variables, max(traits.level(body), traits.level(start)), body, ranges)
     return expr.Fold(new, start, step, body.dtype)
 
 
-def _with_next_steps(chain: expr.Fold, variables: Variables, body: Expr, ranges: Ranges) -> Variables | None:
-    """The variables of a chain with further steps, where these are what its own would be; else None."""
+def _with_next_steps(chain: expr.Fold, variables: Variables, body: Expr, ranges: Ranges) -> expr.Fold | None:
+    """A chain with further steps, where these are what its own would be; else None."""
     (first, extent), *rest = chain.variables
     if [x for _, x in rest] != [x for _, x in variables[1:]]:
         return None
@@ -67,7 +68,7 @@ def _with_next_steps(chain: expr.Fold, variables: Variables, body: Expr, ranges:
     shifted = {**names, first: names[first] + extent}
     if substitute(chain.body, shifted, expr.over(variables, ranges)) != body:
         return None
-    return (first, extent + variables[0][1]), *rest
+    return replace(chain, variables=((first, extent + variables[0][1]), *rest))
 
 
 def _carried_as_bits(body: Expr) -> Expr | None:

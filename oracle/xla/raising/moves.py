@@ -178,7 +178,9 @@ def _part_of(whole: Expr, bits: int, place: Affine, ranges: Ranges) -> Expr | No
     e, by = body.operands
     if not isinstance(by, Index) or by.index != Affine.variable(name) * bits:
         return None
-    return substitute(e.operands[0], {name: place}, ranges) if isinstance(e, expr.Map) and e.opcode == "convert" else None
+    if not isinstance(e, expr.Map) or e.opcode != "convert":
+        return None
+    return substitute(e.operands[0], {name: place}, ranges)
 
 
 def _dot_general(m: Move) -> Expr:

@@ -236,8 +236,10 @@ class Raiser:
             function = Operator.of(s, tuple(kind.dtype for _, kind in operands))
         named = frozenset(function.variables).union(*(expr.free(o.body) - {a for a, _ in o.axes} for o in made))
         parameters = tuple((v, r[1] + 1) for v, r in self.tree.ranges.items() if v in named)
-        points, shapes = math.prod(n for _, n in parameters), [s.type.shape, *(kind.shape for _, kind in operands)]
-        if points * max(map(math.prod, shapes)) > self.limits.elements:
+        points = math.prod(n for _, n in parameters)
+        moving = [o for o in made if not expr.free(o.body).isdisjoint(v for v, _ in parameters)]
+        sizes = [math.prod(n for _, n in o.axes) for o in moving]
+        if points * max([math.prod(s.type.shape), *sizes]) > self.limits.elements:
             raise Unraisable(f"{function.title} in {points} iterations at once would be more than "
                              f"{self.limits.elements} elements")
         if s.opcode != NEST:
