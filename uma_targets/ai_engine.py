@@ -23,7 +23,7 @@ from archloom.uma_targets.kit import Gemm, Issue, Loop, Nodes, Piece, Tiling, ce
 
 GRAPH = kit.GraphOptions(ai_engine)
 
-CoreBody: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
+CoreBody: TypeAlias = Callable[["_Tile"], Nodes]
 
 
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
@@ -40,27 +40,43 @@ def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) ->
 
 
 @dataclass(frozen=True)
-class Band:
-    """Tiles of one size along a dimension: from ``first`` on, ``rounds`` of one for each of ``ways`` from ``way``."""
+class Part:
+    """Tiles of one size on so many ``ways`` from ``way`` on."""
 
-    first: int
-    rounds: int
     way: int
     ways: int
     size: int
 
 
+@dataclass(frozen=True)
+class Band:
+    """Rounds along a dimension that are alike: so many, after those ``before``, each with a tile on some of ``ways``.
+    Tiles of all sizes of a round are computed at a time."""
+
+    before: int
+    rounds: int
+    ways: int
+    parts: tuple[Part, ...]
+
+
 def bands(extent: int, size: int, ways: int) -> list[Band]:
-    """Whole rounds of whole tiles, the tiles that are left over, and what is smaller than a tile on the next way."""
-    found = []
-    for run in pieces(extent, size):
-        rounds, left = divmod(run.count, ways)
-        if run.size < size:
-            found.append(Band(run.first, 1, run.first % ways, 1, run.size))
-            continue
-        found += [Band(0, rounds, 0, ways, size)] if rounds else []
-        found += [Band(rounds * ways, 1, 0, left, size)] if left else []
-    return found
+    """Whole rounds of whole tiles, then one of what is left: whole tiles, and what is smaller on the next way."""
+    whole, rest = divmod(extent, size)
+    rounds, left = divmod(whole, ways)
+    found = [Band(0, rounds, ways, (Part(0, ways, size),))] if rounds else []
+    over = (*([Part(0, left, size)] if left else []), *([Part(left, 1, rest)] if rest else []))
+    return [*found, Band(rounds, 1, ways, over)] if over else found
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A tile of C: on which core, and where it begins, with its rows and columns."""
+
+    core: Affine
+    row: Affine
+    column: Affine
+    rows: int
+    columns: int
 
 
 @dataclass(frozen=True)
@@ -77,47 +93,49 @@ class _Round:
 
     @property
     def slot(self) -> Affine:
-        return (self.j if self.n.rounds > 1 else self.i) % 2
+        across = self.j + self.n.before
+        return (across if self.n.before + self.n.rounds > 1 else self.i + self.m.before) % 2
 
     def nodes(self) -> Nodes:
         bias = self.gemm.bias is not None
         nodes = self._cores(self._bias) if bias else []
         steps = pieces(self.gemm.k, self.sizes["k"], peel_first=not bias)
         nodes += each("kt", steps, lambda k, run: self._cores(
-            lambda core, row, column: self._step(core, row, column, k, run, bias or not run.is_first)))
+            lambda tile: self._step(tile, k, run, bias or not run.is_first)))
         return nodes + self._cores(self._store)
 
     def _cores(self, body: CoreBody) -> Nodes:
-        """``body`` for each core, given its number and the first row and column of its tile."""
-        m, n = self.m, self.n
+        """``body`` for the tile of each core."""
+        def one(tall: Part, wide: Part, a: Affine, b: Affine) -> Nodes:
+            down, across = a + tall.way, b + wide.way
+            row = ((self.i + self.m.before) * self.m.ways + down) * self.sizes["m"]
+            column = ((self.j + self.n.before) * self.n.ways + across) * self.sizes["n"]
+            return body(_Tile(down * self.columns + across, row, column, tall.size, wide.size))
 
-        def one(a: Affine, b: Affine) -> Nodes:
-            row = (self.i * m.ways + a + m.first) * self.sizes["m"]
-            column = (self.j * n.ways + b + n.first) * self.sizes["n"]
-            return body((a + m.way) * self.columns + b + n.way, row, column)
+        return [node for tall in self.m.parts for wide in self.n.parts for node in repeat(
+            "a", tall.ways, lambda a, tall=tall, wide=wide: repeat(  # type: ignore[misc]
+                "b", wide.ways, lambda b: one(tall, wide, a, b)))]
 
-        return repeat("a", m.ways, lambda a: repeat("b", n.ways, lambda b: one(a, b)))
+    def _bias(self, tile: _Tile) -> Nodes:
+        return [Instr.make("read_bias", core=tile.core, dram=self.gemm.bias_at(tile.column), slot=self.slot,
+                           rows=tile.rows, cols=tile.columns)]
 
-    def _bias(self, core: Affine, row: Affine, column: Affine) -> Nodes:
-        return [Instr.make("read_bias", core=core, dram=self.gemm.bias_at(column), slot=self.slot, rows=self.m.size,
-                           cols=self.n.size)]
-
-    def _step(self, core: Affine, row: Affine, column: Affine, step: Affine, run: Piece, more: bool) -> Nodes:
+    def _step(self, tile: _Tile, step: Affine, run: Piece, more: bool) -> Nodes:
         gemm, k, slot = self.gemm, step * self.sizes["k"], step % 2
         return [
-            Instr.make("read_a", core=core, dram=gemm.a_at(row, k), pitch=gemm.strides[0], slot=slot, rows=self.m.size,
-                       cols=run.size),
-            Instr.make("read_b", core=core, dram=gemm.b_at(k, column), pitch=gemm.strides[1], slot=slot, rows=run.size,
-                       cols=self.n.size),
-            Instr.make("mmul", core=core, a=slot, b=slot, c=self.slot, m=self.m.size, n=self.n.size, k=run.size,
+            Instr.make("read_a", core=tile.core, dram=gemm.a_at(tile.row, k), pitch=gemm.strides[0], slot=slot,
+                       rows=tile.rows, cols=run.size),
+            Instr.make("read_b", core=tile.core, dram=gemm.b_at(k, tile.column), pitch=gemm.strides[1], slot=slot,
+                       rows=run.size, cols=tile.columns),
+            Instr.make("mmul", core=tile.core, a=slot, b=slot, c=self.slot, m=tile.rows, n=tile.columns, k=run.size,
                        more=int(more)),
         ]
 
-    def _store(self, core: Affine, row: Affine, column: Affine) -> Nodes:
+    def _store(self, tile: _Tile) -> Nodes:
         gemm = self.gemm
         return [Instr.make(
-            "write_c", core=core, dram=gemm.c_at(row, column), pitch=gemm.strides[2], slot=self.slot, rows=self.m.size,
-            cols=self.n.size, scale=gemm.scale_bits, low=gemm.lowest,
+            "write_c", core=tile.core, dram=gemm.c_at(tile.row, tile.column), pitch=gemm.strides[2], slot=self.slot,
+            rows=tile.rows, cols=tile.columns, scale=gemm.scale_bits, low=gemm.lowest,
         )]
 
 

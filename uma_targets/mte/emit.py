@@ -239,8 +239,10 @@ class Blocks:
         """So many steps of K from ``k`` on, A and B so many bytes behind, and before them what asks for lines."""
         deep, steps = self.deep, max(1, self.mapping.slots("B") // self.wide)
         whole, *rest = pieces(count, steps)
-        ahead = AHEAD * BITS // self.types.bits if self.machine.rows > 1 else AHEAD
-        last = max(0, whole.count - ceil_div(ahead, steps * deep * down.span * across.span))
+        ahead, columns = AHEAD, across.span
+        if self.machine.rows > 1:  # a product takes as long for a tile at the edge as for a whole one
+            ahead, columns = AHEAD * BITS // self.types.bits, across.tiles * self.columns
+        last = max(0, whole.count - ceil_div(ahead, steps * deep * down.span * columns))
         far = whole.count - last
 
         def at(i: Affine) -> Affine:

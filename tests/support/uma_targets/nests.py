@@ -19,13 +19,14 @@ SIZE = 600
 
 
 def stream_of(nest: Nest, names: tuple[str, ...], unit: RiscvV, most: int = 8, size: int = SIZE,
-              types: Mapping[str, str] | None = None) -> Stream:
-    """A nest on tensors of so many elements, by default words, the last of which is the result."""
+              types: Mapping[str, str] | None = None, lane: int | None = None) -> Stream:
+    """A nest on tensors of so many elements, by default words, the last of which is the result; ``lane``: what is
+    spread over lanes, by default what costs least."""
     tensors = [HbmTensor(n, 64 + 4 * size * i, (size,), (types or {}).get(n, "int32")) for i, n in enumerate(names)]
     words = {t.name: Words(Affine(t.address), size) for t in tensors}
     parameters = (("vlen", unit.vlen), ("registers", unit.registers))
     with emitted_for(taidl.load("riscv_v", **dict(parameters))):
-        body = nodes_of(nest, words, unit, most)
+        body = nodes_of(nest, words, unit, most, lane)
     return Stream("riscv_v", parameters, tuple(tensors[:-1]), tuple(tensors[-1:]), 64 + 4 * size * len(names),
                   tuple(body))
 

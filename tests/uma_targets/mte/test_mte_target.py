@@ -159,6 +159,20 @@ def test_tiles_of_a_stay_for_a_step() -> None:
     assert found["tlb"] == 2 * blocks * steps and found["tsc"] == 6 * blocks
 
 
+@examples(3, 100)
+@given(randoms)
+def test_fewer_columns_in_a_tile_take_no_longer(r: Random) -> None:
+    """A product takes as long for them, so that lines are asked for as long before."""
+    graph, m, k = mte(), r.randrange(50, 300), r.randrange(200, 600)
+    held, tall = r.choice((1, 2, 4)), r.randrange(1, 15)
+    few, many = sorted(r.sample(range(1, 17), 2))
+    taken = []
+    for n in (few, many):
+        stream = stream_of(Machine(**graph.parameters), workload(m, n, k, False, False), 16 * tall, 16, k, held)
+        taken.append(simulate(graph, resolve(stream, taidl.load("mte", **graph.parameters))).cycles)
+    assert taken[0] <= 1.1 * taken[1]  # where lines of a cache begin is worth as much
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_the_page_has_what_is_estimated(architecture: str) -> None:

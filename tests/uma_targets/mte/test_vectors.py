@@ -18,7 +18,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.artifact.workload_json import from_json, to_json
-from archloom.uma_targets.kit.vectors import RiscvV
+from archloom.uma_targets.kit.vectors import RiscvV, choices_of
 from tests.support.examples import examples, randoms
 from tests.support.uma_targets.nests import (
     SIZE,
@@ -39,10 +39,12 @@ NAMES = ("a", "b", "out")
 @given(random=randoms)
 @examples(30, 3000)
 def test_random_nests_compute_what_numpy_does(random: Random) -> None:
+    """Whatever is spread over lanes."""
     nest, unit, most = random_nest(random), random.choice(UNITS), random.choice((8, 4, 1))
     assume(fits(nest))
     words = random_words(random, NAMES)
-    found = interpreted(stream_of(nest, NAMES, unit, most), words)
+    lane = random.choice(choices_of(nest, unit, most)).lane
+    found = interpreted(stream_of(nest, NAMES, unit, most, lane=lane), words)
     np.testing.assert_array_equal(found.view(np.float32), evaluated(nest, words, "out").view(np.float32))
 
 

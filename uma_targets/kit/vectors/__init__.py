@@ -3,9 +3,9 @@
 A target brings a :class:`~archloom.uma_targets.kit.vectors.unit.Unit`; that of RISC-V V is here, too.
 """
 
-from archloom.uma_targets.kit.vectors.emit import Words, group_of, nodes_of
+from archloom.uma_targets.kit.vectors.emit import Choice, Words, choices_of, nodes_of
 from archloom.uma_targets.kit.vectors.operators import VectorKit
 from archloom.uma_targets.kit.vectors.riscv import RiscvV
 from archloom.uma_targets.kit.vectors.unit import Unit
 
-__all__ = ["RiscvV", "Unit", "VectorKit", "Words", "group_of", "nodes_of"]
+__all__ = ["Choice", "RiscvV", "Unit", "VectorKit", "Words", "choices_of", "nodes_of"]

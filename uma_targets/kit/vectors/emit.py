@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from archloom.mapper.nests import (
     Operation,
     Pass,
     Store,
-    addresses,
     joined,
 )
 from archloom.oracle.affine import Affine
@@ -39,6 +38,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Node
 from archloom.uma_targets.kit.nest import Nodes, Piece, pieces, repeat
 from archloom.uma_targets.kit.vectors.functions import expanded
+from archloom.uma_targets.kit.vectors.lanes import Lane, Ports, axis_along, cost, lanes_of, one_port
 from archloom.uma_targets.kit.vectors.scalars import Scalars
 from archloom.uma_targets.kit.vectors.select import Placed, Selection, Source, Step, kind_of, masked, place
 from archloom.uma_targets.kit.vectors.unit import Operand, Unit
@@ -60,14 +60,38 @@ class Words:
     count: int
 
 
-def nodes_of(nest: Nest, tensors: Mapping[str, Words], unit: Unit, most: int = GROUPS[0]) -> Nodes:
-    """The instructions of a nest, with groups of at most so many registers. MappingError where registers do not do."""
-    return _Writer(_prepared(nest), tensors, unit, most).nodes()
+def nodes_of(
+    nest: Nest, tensors: Mapping[str, Words], unit: Unit, most: int = GROUPS[0], lane: int | None = None
+) -> Nodes:
+    """The instructions of a nest, with groups of at most so many registers; ``lane``: the number of one of
+    :func:`choices_of` (None: the one that costs least). MappingError where registers do not do."""
+    prepared = _prepared(nest)
+    lanes = lanes_of(prepared)
+    chosen = min(lanes, key=lambda each: cost(prepared, each, unit)) if lane is None else lanes[lane]
+    return _Writer(prepared, tensors, unit, most, chosen).nodes()
 
 
-def group_of(nest: Nest, unit: Unit, most: int = GROUPS[0]) -> int:
-    """Registers of a group."""
-    return _Writer(_prepared(nest), {}, unit, most).group
+class Choice(NamedTuple):
+    """What may be spread over lanes: its number, registers of a group, and about how many cycles it takes."""
+
+    lane: int
+    group: int
+    cost: float
+
+
+def choices_of(nest: Nest, unit: Unit, most: int = GROUPS[0], ports: Ports = one_port) -> list[Choice]:
+    """Those for which there are registers, the one that costs least first; MappingError where there are none."""
+    prepared, found, refused = _prepared(nest), list[Choice](), list[MappingError]()
+    for number, lane in enumerate(lanes_of(prepared)):
+        try:
+            group = _Writer(prepared, {}, unit, most, lane).group
+        except MappingError as error:
+            refused.append(error)
+            continue
+        found.append(Choice(number, group, cost(prepared, lane, unit, ports)))
+    if not found:
+        raise refused[0]
+    return sorted(found, key=lambda choice: choice.cost)
 
 
 def _prepared(nest: Nest) -> Nest:
@@ -85,41 +109,15 @@ class _Writer:
     tensors: Mapping[str, Words]
     unit: Unit
     most: int
+    lane: Lane
 
     def __post_init__(self) -> None:
         self.scalars = Scalars(self.unit)
-        self.lane = self._lane()
         self.parts = self._parts()
         self.base = int(any(masked(p.placed.steps) for p in self.parts))
         self.group = self._group()
         self.lanes = self.unit.lanes(self.group)
         self.room = self.unit.registers // self.group - self.base - (self.lane is None)
-
-    # which axis -------------------------------------------------------------------------------------------------------
-
-    def _lane(self) -> Axis | None:
-        """The nest's axis that is spread over lanes; None: one of each pass's."""
-        inside = [None] if any(p.axes for p in self.nest.passes) else []
-        candidates = [*reversed(self.nest.axes), *inside]
-        return min(candidates, key=self._cost, default=None)
-
-    def _cost(self, lane: Axis | None) -> float:
-        total = 0.0
-        for each in self.nest.passes:
-            along = lane if lane is not None else _along(each)
-            extent = 1 if along is None else along.extent
-            points = math.prod(a.extent for a in (*self.nest.axes, *each.axes)) // extent
-            strips = -(-extent // self.unit.lanes(1))
-            width = extent / strips
-            work = sum(max(1.0, width / (4 * self.unit.access_words)) for o in each.code if o.args) + sum(
-                self._passing(0 if along is None else at.coefficient(along.name), width, item)
-                for at, item in addresses(each))
-            total += points * strips * (work + len(each.folds) * (8 if lane is None else 1))
-        return total
-
-    def _passing(self, step: int, width: float, item: str) -> float:
-        together = self.unit.access_words * ITEMS[""] // ITEMS[item]
-        return 1.0 if step == 0 else max(1.0, width / together) if step == 1 else width
 
     # registers -------------------------------------------------------------------------------------------------------
 
@@ -130,7 +128,7 @@ class _Writer:
         at: dict[int, int] = {}
         first = 0
         for number, each in enumerate(self.nest.passes):
-            along = self.lane or _along(each)
+            along = self.lane or axis_along(each)
             sums: dict[str, int] = {}
             if each.axes:
                 for fold in each.folds:
@@ -343,15 +341,6 @@ class _Where:
     size: int
     shift: int = 0
     beside: int = 0
-
-
-def _along(each: Pass) -> Axis | None:
-    """The axis of a pass along which most of its words lie together; the last of them."""
-    def together(axis: Axis) -> tuple[int, int]:
-        steps = [at.coefficient(axis.name) for at, _ in addresses(each)]
-        return sum(s in (0, 1) for s in steps), axis.extent
-
-    return max(reversed(each.axes), key=together, default=None)
 
 
 def _loops(axes: Sequence[Axis], copies: int, body: Callable[[int, At], Nodes]) -> Nodes:

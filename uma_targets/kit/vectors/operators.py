@@ -18,10 +18,10 @@ from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.memory import Memory
 from archloom.mapper.nests import GATHER, ITEMS
 from archloom.mapper.options import OptionValue
-from archloom.mapper.space import Space, Table
+from archloom.mapper.space import Space, Table, product
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
-from archloom.oracle.stream import Stream
+from archloom.oracle.stream import Instr, Node, Stream
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.ir.nests import WHOLE, WIDE, Piece, kept
 from archloom.tvm_backend.ir.operators import OPERATORS
@@ -29,13 +29,18 @@ from archloom.tvm_backend.ir.patterns import DFPattern, is_op, wildcard
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Predicate, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR, WORDS, Layout
 from archloom.uma_targets.kit.attention import Kernel
-from archloom.uma_targets.kit.vectors.emit import Words, group_of, nodes_of
+from archloom.uma_targets.kit.vectors.emit import Choice, Words, choices_of, nodes_of
 from archloom.uma_targets.kit.vectors.unit import Unit
 
 NEEDS = ("float32, float16, bfloat16, int8, uint8, int32 or int64 results of operators that are nests of loops over "
          "the vector unit's operations")
 CHAINED, BEFORE = 6, 2
 """Most operators one after the other in a piece, and before one that folds."""
+NEAR = 2
+"""Axes are tried for lanes whose estimates are so many times the lowest: what caches keep can make as much of a
+difference. A free choice."""
+LANES = "lanes"
+"""Before the numbers, for each nest, of what is spread over lanes, in a mapping's dataflow."""
 NO_FOLD = frozenset({"quantize"})
 """What is stored before it is folded: as bytes, of which a fold would make each several times."""
 ARITY: Mapping[str, int] = {
@@ -124,7 +129,7 @@ def taken(vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph]) -> Pred
                            f"tensors of at most {vectors.reach_bytes} bytes for that")
         try:
             for nest in op.attrs["piece"].nests:
-                group_of(nest, vectors.unit(graph(options).parameters))
+                choices_of(nest, vectors.unit(graph(options).parameters))
         except MappingError as error:
             return Verdict(False, str(error), "pieces for which there are registers")
         return Verdict(True, "it is a nest of loops")
@@ -177,24 +182,39 @@ def _stream(
     memory, unit = Memory.of(workload), vectors.unit(dict(parameters))
     counts = {t.name: t.size_bytes // t.item_bytes for t in (*workload.inputs, workload.output)}
     words = {t.name: Words(Affine(t.address), counts[t.name]) for t in memory.tensors}
+    lanes = map(int, mapping.dataflow.removeprefix(LANES))
     return memory.stream(isa, parameters, [
-        node for nest in workload.nests for node in nodes_of(nest, words, unit, mapping.size("group"))])
+        node for nest, lane in zip(workload.nests, lanes, strict=True)
+        for node in nodes_of(nest, words, unit, mapping.size("group"), lane)])
 
 
 def _space(
     vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph], workload: wl.Workload, hardware: Hardware,
     options: Mapping[str, Any],
 ) -> Space:
-    """Groups as long as registers allow."""
+    """Groups as long as registers allow, and for each nest what is spread over lanes, as far as it costs not much more
+    than what costs least."""
     made = graph(options)
     unit, most = vectors.unit(made.parameters), vectors.most(made)
-    largest = max(group_of(nest, unit, most) for nest in workload.nests)
-    if largest < 1:
+    if not workload.nests:
         raise MappingError(f"{workload.name}: expected nests of loops, found none")
-    columns = {"group": np.array([largest])}
-    points = sum(nest.points for nest in workload.nests)
+
+    def ports(access: Node) -> int:
+        return hardware.units_of(access.mnemonic) if isinstance(access, Instr) else 1
+
+    found = [choices_of(nest, unit, most, ports) for nest in workload.nests]
+    near = [[choice for choice in choices if choice.cost <= NEAR * choices[0].cost] for choices in found]
+    numbers = product({f"nest{i}": range(len(choices)) for i, choices in enumerate(near)})
+
+    def column(of: Callable[[Choice], float]) -> np.ndarray:
+        """For each nest a row of what its choices are."""
+        return np.array([np.array([*map(of, choices)])[rows] for choices, rows in zip(near, numbers.values())])
+
+    columns = {**numbers, "group": column(lambda choice: choice.group).max(axis=0)}
+    estimates = column(lambda choice: choice.cost).sum(axis=0)
 
     def mapping(c: Mapping[str, np.ndarray], i: int) -> TileMapping:
-        return TileMapping("nest", "", (("group", int(c["group"][i])),))
+        lanes = "".join(str(choices[int(c[name][i])].lane) for name, choices in zip(numbers, near))
+        return TileMapping("nest", LANES + lanes, (("group", int(c["group"][i])),))
 
-    return Space((Table(columns, {}, lambda c: points / unit.lanes(1) * np.ones(1), mapping),), 1)
+    return Space((Table(columns, {}, lambda c: estimates, mapping),), len(estimates))

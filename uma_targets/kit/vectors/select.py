@@ -255,6 +255,7 @@ def place(selected: Selected, at: Mapping[int, int]) -> Placed:
         busy -= set() if step.apart else {where[s] for s in dead}
         if step.into is not None and step.into not in where:
             where[step.into] = taken()
+            most = max(most, where[step.into] + 1)
             if step.into not in last:  # read by nothing
                 busy.discard(where[step.into])
         most = max(most, len(busy), *(g + 1 for g in busy), 0)
