@@ -42,8 +42,10 @@ def fold_of(variables: Variables, start: Expr, body: Expr, ranges: Ranges) -> Ex
     what registers hand on."""
     variables, body = _without_ones(variables, body, ranges)
     if not variables:
-        return plug(body, start)
-    numbers = _carried_as_bits(body)
+        return plug(body, start, ranges)
+    if isinstance(body, expr.Fold) and isinstance(body.start, expr.Carry):  # the steps of a chain, in each iteration
+        return fold_of((*variables, *body.variables), start, body.body, ranges)
+    numbers = _carried_as_bits(body, expr.over(variables, ranges))
     if numbers is not None:
         chain = fold_of(variables, map_of("bitcast_convert", (start,), (), numbers.dtype), numbers, ranges)
         return map_of("bitcast_convert", (chain,), (), body.dtype)
@@ -71,7 +73,7 @@ def _with_next_steps(chain: expr.Fold, variables: Variables, body: Expr, ranges:
     return replace(chain, variables=((first, extent + variables[0][1]), *rest))
 
 
-def _carried_as_bits(body: Expr) -> Expr | None:
+def _carried_as_bits(body: Expr, ranges: Ranges) -> Expr | None:
     """The body over the numbers whose bits it carries from step to step; None where it carries something else."""
     if not isinstance(body, Map) or body.opcode != "bitcast_convert":
         return None
@@ -79,13 +81,14 @@ def _carried_as_bits(body: Expr) -> Expr | None:
     if expr.width(step.dtype) != expr.width(body.dtype) or not traits.carries(step):
         return None
     bits = map_of("bitcast_convert", (expr.Carry(step.dtype),), (), body.dtype)
-    found = plug(step, bits)
+    found = plug(step, bits, ranges)
     return None if _has_operand(found, bits) else found
 
 
 def _has_operand(e: Expr, sought: Expr) -> bool:
-    """Whether an element-wise expression is made of that one."""
-    return e == sought or (isinstance(e, Map) and any(_has_operand(o, sought) for o in e.operands))
+    """Whether element-wise expressions, or a chain that begins with one, are made of that one."""
+    parts = e.operands if isinstance(e, Map) else (e.start,) if isinstance(e, expr.Fold) else ()
+    return e == sought or any(_has_operand(o, sought) for o in parts)
 
 
 def _without_ones(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
@@ -114,13 +117,15 @@ def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
     return map_of(opcode, (a, b), (), a.dtype)
 
 
-def plug(body: Expr, start: Expr) -> Expr:
+def plug(body: Expr, start: Expr, ranges: Ranges) -> Expr:
     """The body of a chain with ``start`` for the carried value. What stands in several places is made once."""
     made: dict[int, Expr] = {}
 
     def plugged(e: Expr) -> Expr:
         if isinstance(e, expr.Carry):
             return start
+        if isinstance(e, expr.Fold):
+            return fold_of(e.variables, plugged(e.start), e.body, ranges)
         if not isinstance(e, Map):
             return e
         found = made.get(id(e))

@@ -271,7 +271,7 @@ class Dataflow:
                 value = add_of(value, sum_of(variables, substitute(update.addend, mapping, ranges), q.ranges), q.ranges)
             else:
                 step = substitute(update.body, mapping, ranges)
-                body = step if body is None else plug(step, body)
+                body = step if body is None else plug(step, body, ranges)
         return value if body is None else fold_of(variables, value, body, q.ranges)
 
     def _accumulated(self, item: WriteItem, around: tuple[Block, ...], found: Match, at: Cursor, q: Query) -> Expr:

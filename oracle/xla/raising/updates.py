@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Read, Window
@@ -82,23 +82,33 @@ def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Up
 
 
 def carried(
-    e: Expr, is_old: Callable[[Expr], bool], mentions: Callable[[Expr], bool], ranges: Ranges
+    e: Expr, is_old: Callable[[Expr], bool], mentions: Callable[[Expr], bool], ranges: Ranges, *, is_all: bool = True
 ) -> Expr | None:
     """``e`` with :class:`Carry` for what is the old element; None where the old contents occur in any other way.
 
-    A chain that begins with the old element is written out where it is short: no step of a chain is lowered as one.
+    A chain that begins with the old element, and is all of a step, is many steps. Any other is written out where it is
+    short: no step of a chain is lowered as one.
     """
     if is_old(e):
         return Carry(e.dtype)
     if not mentions(e):
         return e
-    if isinstance(e, Fold) and _operations(e) <= WRITTEN_OPERATIONS and not mentions(e.body):
-        start = carried(e.start, is_old, mentions, ranges)
-        return None if start is None else _written(e, start, ranges)
+    if isinstance(e, Fold) and not mentions(e.body):
+        start = carried(e.start, is_old, mentions, ranges, is_all=False)
+        if start is None or (is_all and _is_carry(start)):
+            return start and replace(e, start=start)
+        return _written(e, start, ranges) if _operations(e) <= WRITTEN_OPERATIONS else None
     if not isinstance(e, Map):
         return None
-    parts = [carried(o, is_old, mentions, ranges) for o in e.operands]
+    is_all = is_all and e.opcode == "bitcast_convert"
+    parts = [carried(o, is_old, mentions, ranges, is_all=is_all) for o in e.operands]
     return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
+
+
+def _is_carry(e: Expr) -> bool:
+    """Whether it is the carried value, or its bits as another number."""
+    return isinstance(e, Carry) or (
+        isinstance(e, Map) and e.opcode == "bitcast_convert" and isinstance(e.operands[0], Carry))
 
 
 def _operations(e: Fold) -> int:
@@ -114,7 +124,7 @@ def _written(e: Fold, start: Expr, ranges: Ranges) -> Expr:
     """The steps of a chain from ``start``, one after the other."""
     names = [name for name, _ in e.variables]
     for step in itertools.product(*(range(extent) for _, extent in e.variables)):
-        start = plug(substitute(e.body, dict(zip(names, map(Affine, step))), ranges), start)
+        start = plug(substitute(e.body, dict(zip(names, map(Affine, step))), ranges), start, ranges)
     return start
 
 

@@ -29,7 +29,7 @@ def test_bodies_with_shared_parts(r: Random) -> None:
         opcode = r.choice(("add", "multiply", "maximum"))
         parts.append(map_of(opcode, (r.choice(parts), r.choice(parts)), (), "f32"))
     start = map_of("add", (Const(r.randint(0, 2), "f32"), Const(3, "f32")), (), "f32")
-    assert plug(parts[-1], start) == plainly(parts[-1], start)
+    assert plug(parts[-1], start, {}) == plainly(parts[-1], start)
 
 
 def test_a_carry_that_stands_in_many_places_takes_no_longer() -> None:
@@ -37,7 +37,7 @@ def test_a_carry_that_stands_in_many_places_takes_no_longer() -> None:
     body: Expr = Carry("f32")
     for _ in range(200):
         body = map_of("maximum", (body, body), (), "f32")
-    found = plug(body, Const(1, "f32"))
+    found = plug(body, Const(1, "f32"), {})
     for _ in range(200):
         assert isinstance(found, Map) and found.operands[0] is found.operands[1]
         found = found.operands[0]
