@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from archloom.mapper.spans import Group, Span, groups, spans
+from archloom.mapper.spans import Group, Span, groups, shares, spans
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step, Strip
@@ -169,21 +169,21 @@ class Block:
 
     def _passes(self, step: Step, number: Affine) -> Nodes:
         """All filters of the block over the step's channels."""
-        runs = list(groups(self.size, self.mapping.p, self.mapping.down, self.mapping.across))
-        total = sum(run.count for run in runs)
+        runs = list(shares(self.size, self.mapping.p, self.mapping.down, self.mapping.across))
+        total = sum(run[0].count for run in runs)
         found: Nodes = []
         for index, run in enumerate(runs):
-            done = sum(before.count for before in runs[:index])
+            done = sum(before[0].count for before in runs[:index])
             found += self._run(run, step, number * total + done)
         return found
 
-    def _run(self, run: Group, step: Step, first: Affine) -> Nodes:
-        """A pass for each group of filters of a run, the first of which is pass number ``first``."""
+    def _run(self, run: tuple[Group, ...], step: Step, first: Affine) -> Nodes:
+        """Passes over sets that take so many filters, the first of which is pass number ``first``."""
         def one(i: Affine) -> Nodes:
-            local = i * run.size + run.first
+            local = i * run[0].size
             return Pass(self, step, Filters(run, self.o0 + local, local), (first + i) * self.images).nodes()
 
-        return repeat("mg", run.count, one)
+        return repeat("mg", run[0].count, one)
 
     # --- results -------------------------------------------------------------------------------------------------
 

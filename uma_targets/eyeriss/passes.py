@@ -16,8 +16,8 @@ from archloom.uma_targets.kit.nest import Nodes, Piece, pieces, repeat
 if TYPE_CHECKING:
     from archloom.uma_targets.eyeriss.emit import Block
 
-Body: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
-"""What is done for a PE, a row of the strip and a filter of the group."""
+Body: TypeAlias = Callable[[Affine, Affine, Affine, int], Nodes]
+"""What is done for a PE, a row of the strip and so many filters from one of the pass on."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,25 @@ class Step:
 
 @dataclass(frozen=True)
 class Filters:
-    """A group of filters in the array: those from ``o0`` on."""
+    """Filters in the array: those from ``o0`` on, in ``groups`` of sets that take as many."""
 
-    group: Group
+    groups: tuple[Group, ...]
     o0: Affine
     local: Affine
     """number of the first within the block"""
+
+    @property
+    def each(self) -> int:
+        """Filters of the set with most."""
+        return max(group.each for group in self.groups)
+
+    @property
+    def sets(self) -> int:
+        return sum(group.down * group.across for group in self.groups)
+
+    def before(self, group: Group) -> int:
+        """Sets of the groups before one."""
+        return sum(g.down * g.across for g in self.groups[:self.groups.index(group)])
 
 
 @dataclass(frozen=True)
@@ -99,19 +112,20 @@ class Pass:
     # --- filters -------------------------------------------------------------------------------------------------
 
     def _filters(self) -> Nodes:
-        group, step, shape = self.filters.group, self.step, self.block.problem.shape
-        tensor = self.block.problem.filters
-        words = group.each * step.channels.each * step.cols
-        slots = max(1, self.block.emission.machine.fglb_words // words)
+        step, shape = self.step, self.block.problem.shape
+        tensor, depth = self.block.problem.filters, step.channels.each * step.cols
+        place = self.filters.each * depth
+        slots = max(1, self.block.emission.machine.fglb_words // place)
         segments = -(-self.block.strip.rows.size // self.mapping.e)
         columns = min(self.mapping.e, self.block.strip.rows.size)
         s_row, s_col = tensor.steps[2], tensor.steps[3]
         assert step.row + step.rows <= shape.r
 
-        def row(d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
-            number = ((ch * step.rows + i) * group.down + d) * group.across + a
-            slot = (number % slots) * words
-            first = self.filters.o0 + (d * group.across + a) * group.each
+        def row(group: Group, d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
+            of_group = d * group.across + a
+            number = (ch * step.rows + i) * self.filters.sets + of_group + self.filters.before(group)
+            slot = (number % slots) * place
+            first = self.filters.o0 + of_group * group.each + group.first
             return [
                 Instr.make(
                     "load_filter", dram=tensor.at(first, step.c0 + ch * step.channels.each, i + step.row, step.col),
@@ -120,39 +134,36 @@ class Pass:
                     item=self.block.problem.item,
                 ),
                 Instr.make(
-                    "filter", fglb=slot, words=words, pe=self.pe(0, d, a, ch * step.rows + i), n0=segments, n1=columns,
+                    "filter", fglb=slot, words=group.each * depth,
+                    pe=self.pe(0, d + group.top, a + group.left, ch * step.rows + i), n0=segments, n1=columns,
                     s0=self.mapping.down * self.tower * self.cols, s1=1,
                 ),
             ]
 
         # the lowest row first: it is the first to finish the pass before, as sums go up
-        return repeat("fr", step.channels.down, lambda ch: repeat("fi", step.rows, lambda i: repeat(
-            "fd", group.down, lambda d: repeat("fa", group.across, lambda a: row(d, a, ch, i)))))
+        return repeat("fr", step.channels.down, lambda ch: repeat("fi", step.rows, lambda i: [
+            node for group in self.filters.groups for node in repeat("fd", group.down, lambda d, group=group: repeat(
+                "fa", group.across, lambda a: row(group, d, a, ch, i)))]))  # type: ignore[misc]
 
     # --- images --------------------------------------------------------------------------------------------------
 
     def _image(self, n: Affine) -> Nodes:
-        slot = (self.turn + n) % 2
+        slot, wide = (self.turn + n) % 2, self.block.strip.cols.size
         found = self._ifmaps(n, slot)
         if self.step.accumulates:
-            found += self._sets(lambda pe, y, o: [Instr.make(
-                "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
-                f=self.block.strip.cols.size)], 0)
+            found += self._sets(lambda pe, y, o, p: [Instr.make(
+                "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=p, f=wide)], 0)
         found += self._rows(slot)
         if self.step.accumulates:
-            found += self._sets(lambda pe, y, o: [Instr.make("accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
+            found += self._sets(lambda pe, y, o, p: [Instr.make("accumulate_in", pe=pe, slot=slot, words=p * wide)], 0)
         found += self._up(slot)
-        return found + self._sets(lambda pe, y, o: [Instr.make(
-            "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
-            f=self.block.strip.cols.size)], self.used - 1)
-
-    @property
-    def _words(self) -> int:
-        return self.filters.group.each * self.block.strip.cols.size
+        return found + self._sets(lambda pe, y, o, p: [Instr.make(
+            "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=p, f=wide)], self.used - 1)
 
     def _ifmaps(self, n: Affine, slot: Affine) -> Nodes:
         """Each ifmap row to the PEs of its diagonals."""
-        step, block, group = self.step, self.block, self.filters.group
+        step, block, groups = self.step, self.block, self.filters.groups
+        down, across = max(g.top + g.down for g in groups), max(g.left + g.across for g in groups)
         stride, reach = block.problem.shape.stride, block.strip.cols.reach
         width = block.problem.shape.reach(block.strip.cols.size, step.cols)
         base = step.buffer + n * (step.channels.size * block.plane) + (block.ifmaps + step.row * reach + step.col)
@@ -161,8 +172,8 @@ class Pass:
             row = (Affine.of(segment) * (self.mapping.e * stride) + y) * reach
             return [Instr.make(
                 "ifmap", glb=base + ch * (step.channels.each * block.plane) + row, q=step.channels.each, width=width,
-                gq=block.plane, gw=1, pe=self.pe(segment, 0, 0, ch * step.rows) + first, slot=slot, n0=group.down,
-                n1=group.across, n2=count, s0=self.tower * self.cols, s1=self.mapping.e,
+                gq=block.plane, gw=1, pe=self.pe(segment, 0, 0, ch * step.rows) + first, slot=slot, n0=down,
+                n1=across, n2=count, s0=self.tower * self.cols, s1=self.mapping.e,
                 s2=max(0, stride * self.cols - 1),
             )]
 
@@ -180,9 +191,9 @@ class Pass:
         """One primitive in each PE."""
         step, shape = self.step, self.block.problem.shape
 
-        def conv(pe: Affine, y: Affine, o: Affine) -> Nodes:
+        def conv(pe: Affine, y: Affine, o: Affine, p: int) -> Nodes:
             return [Instr.make(
-                "conv", pe=pe, slot=slot, p=self.filters.group.each, q=step.channels.each, s=step.cols,
+                "conv", pe=pe, slot=slot, p=p, q=step.channels.each, s=step.cols,
                 f=self.block.strip.cols.size, stride=shape.stride,
             )]
 
@@ -190,29 +201,30 @@ class Pass:
 
     def _up(self, slot: Affine) -> Nodes:
         """Sums up the columns, from the lowest row to the highest."""
-        def add(pe: Affine, y: Affine, o: Affine) -> Nodes:
-            return [Instr.make("accumulate", pe=pe, source=pe - self.cols, slot=slot, words=self._words)]
+        def add(pe: Affine, y: Affine, o: Affine, p: int) -> Nodes:
+            return [Instr.make("accumulate", pe=pe, source=pe - self.cols, slot=slot,
+                               words=p * self.block.strip.cols.size)]
 
         # no loop: a sum that loop iterations pass on is a recurrence, a few rows of sums are one contraction
         return [node for row in range(1, self.used) for node in self._sets(add, row)]
 
     def _sums(self, n: Affine, y: Affine, o: Affine) -> dict[str, Affine | int]:
-        """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the group on are."""
+        """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the pass on are."""
         block = self.block
         number = n * block.size + self.filters.local + o
         return {"glb": number * block.sums + y * block.line, "gp": block.sums}
 
     def _sets(self, body: Body, row: Affine | int) -> Nodes:
         """``body`` for the PEs of one row of all sets."""
-        group = self.filters.group
-
-        def one(g: Affine, d: Affine, a: Affine, j: Affine) -> Nodes:
+        def one(group: Group, g: Affine, d: Affine, a: Affine, j: Affine) -> Nodes:
             y = g * self.mapping.e + j
-            return body(self.pe(g, d, a, row) + j, y, (d * group.across + a) * group.each)
+            return body(self.pe(g, d + group.top, a + group.left, row) + j, y,
+                        (d * group.across + a) * group.each + group.first, group.each)
 
-        def columns(segments: Piece) -> Nodes:
+        def columns(segments: Piece, group: Group) -> Nodes:
             return repeat("g", segments.count, lambda g: repeat("d", group.down, lambda d: repeat(
                 "a", group.across, lambda a: repeat("j", segments.size, lambda j: one(
-                    g + segments.first, d, a, j)))))
+                    group, g + segments.first, d, a, j)))))
 
-        return [node for segments in self.segments() for node in columns(segments)]
+        return [node for segments in self.segments() for group in self.filters.groups
+                for node in columns(segments, group)]
