@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from archloom.mapper.spans import Group, Span, groups, shares, spans
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
-from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step, Strip
+from archloom.uma_targets.eyeriss.passes import Channels, Filters, Pass, Step, Strip
 from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, image
 from archloom.uma_targets.kit.gemm import LOWEST, Gemm
@@ -128,14 +128,15 @@ class Block:
         """All channels; the first group alone, as it may start the sums."""
         found: Nodes = []
         number = 0
-        for run in groups(self.problem.shape.c, self.mapping.q, self.mapping.r):
-            found += self._channels(run, Affine(run.first), self.problem.bias is None and not number, Affine(number))
-            found += repeat("cb", run.count - 1, lambda i, run=run, number=number: self._channels(  # type: ignore[misc]
-                run, (i + 1) * run.size + run.first, False, i + (number + 1)))
-            number += run.count
+        for run in map(Channels, shares(self.problem.shape.c, self.mapping.q, self.mapping.r, 1)):
+            first, count = run.groups[0].first, run.groups[0].count
+            found += self._channels(run, Affine(first), self.problem.bias is None and not number, Affine(number))
+            found += repeat("cb", count - 1, lambda i, run=run, number=number: self._channels(  # type: ignore[misc]
+                run, (i + 1) * run.size, False, i + (number + 1)))
+            number += count
         return found
 
-    def _channels(self, channels: Group, c0: Affine, fresh: bool, number: Affine) -> Nodes:
+    def _channels(self, channels: Channels, c0: Affine, fresh: bool, number: Affine) -> Nodes:
         """Bring ``channels`` in and add their part to all sums of the block."""
         buffer = Affine(0)
         if self.mapping.buffers == 2:
@@ -152,7 +153,7 @@ class Block:
                 found += self._passes(step, number)
         return found
 
-    def _load(self, channels: Group, c0: Affine, buffer: Affine) -> Nodes:
+    def _load(self, channels: Channels, c0: Affine, buffer: Affine) -> Nodes:
         """The rows of the channels' ifmaps that lie in the image."""
         rows, cols, shape = self.strip.rows, self.strip.cols, self.problem.shape
         if not rows.take or not cols.take:

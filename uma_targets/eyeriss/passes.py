@@ -31,10 +31,35 @@ class Strip:
 
 
 @dataclass(frozen=True)
+class Channels:
+    """Channels that lie one behind the other, in ``groups`` of rows of sets that take as many."""
+
+    groups: tuple[Group, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(group.size for group in self.groups)
+
+    @property
+    def each(self) -> int:
+        """Of the row with most."""
+        return max(group.each for group in self.groups)
+
+    @property
+    def down(self) -> int:
+        """Rows of a set for one row of a filter."""
+        return sum(group.down for group in self.groups)
+
+    def before(self, group: Group) -> int:
+        """Channels of the groups before one."""
+        return group.first - self.groups[0].first
+
+
+@dataclass(frozen=True)
 class Step:
     """A part of the reduction: channels from ``c0`` on, and which weights of the filters."""
 
-    channels: Group
+    channels: Channels
     c0: Affine
     row: int
     rows: int
@@ -113,37 +138,37 @@ class Pass:
 
     def _filters(self) -> Nodes:
         step, shape = self.step, self.block.problem.shape
-        tensor, depth = self.block.problem.filters, step.channels.each * step.cols
-        place = self.filters.each * depth
+        tensor, place = self.block.problem.filters, self.filters.each * step.channels.each * step.cols
         slots = max(1, self.block.emission.machine.fglb_words // place)
         segments = -(-self.block.strip.rows.size // self.mapping.e)
         columns = min(self.mapping.e, self.block.strip.rows.size)
         s_row, s_col = tensor.steps[2], tensor.steps[3]
         assert step.row + step.rows <= shape.r
 
-        def row(group: Group, d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
-            of_group = d * group.across + a
-            number = (ch * step.rows + i) * self.filters.sets + of_group + self.filters.before(group)
-            slot = (number % slots) * place
-            first = self.filters.o0 + of_group * group.each + group.first
+        def row(deep: Group, group: Group, d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
+            of_group, high = d * group.across + a, (ch + deep.top) * step.rows + i
+            slot = ((high * self.filters.sets + of_group + self.filters.before(group)) % slots) * place
+            first, c0 = self.filters.o0 + of_group * group.each + group.first, step.c0 + step.channels.before(deep)
             return [
                 Instr.make(
-                    "load_filter", dram=tensor.at(first, step.c0 + ch * step.channels.each, i + step.row, step.col),
-                    fglb=slot, n0=group.each, n1=step.channels.each, n2=step.cols, h0=tensor.steps[0],
+                    "load_filter", dram=tensor.at(first, c0 + ch * deep.each, i + step.row, step.col),
+                    fglb=slot, n0=group.each, n1=deep.each, n2=step.cols, h0=tensor.steps[0],
                     h1=tensor.steps[1], h2=s_col if step.cols > 1 else max(s_col, s_row, VALUE_BYTES),
                     item=self.block.problem.item,
                 ),
                 Instr.make(
-                    "filter", fglb=slot, words=group.each * depth,
-                    pe=self.pe(0, d + group.top, a + group.left, ch * step.rows + i), n0=segments, n1=columns,
+                    "filter", fglb=slot, words=group.each * deep.each * step.cols,
+                    pe=self.pe(0, d + group.top, a + group.left, high), n0=segments, n1=columns,
                     s0=self.mapping.down * self.tower * self.cols, s1=1,
                 ),
             ]
 
         # the lowest row first: it is the first to finish the pass before, as sums go up
-        return repeat("fr", step.channels.down, lambda ch: repeat("fi", step.rows, lambda i: [
-            node for group in self.filters.groups for node in repeat("fd", group.down, lambda d, group=group: repeat(
-                "fa", group.across, lambda a: row(group, d, a, ch, i)))]))  # type: ignore[misc]
+        return [node for deep in step.channels.groups for node in repeat(
+            "fr", deep.down, lambda ch, deep=deep: repeat("fi", step.rows, lambda i: [  # type: ignore[misc]
+                node for group in self.filters.groups for node in repeat(
+                    "fd", group.down, lambda d, group=group: repeat(  # type: ignore[misc]
+                        "fa", group.across, lambda a: row(deep, group, d, a, ch, i)))]))]
 
     # --- images --------------------------------------------------------------------------------------------------
 
@@ -168,19 +193,20 @@ class Pass:
         width = block.problem.shape.reach(block.strip.cols.size, step.cols)
         base = step.buffer + n * (step.channels.size * block.plane) + (block.ifmaps + step.row * reach + step.col)
 
-        def send(segment: Affine | int, ch: Affine, y: Affine, first: Affine, count: int) -> Nodes:
+        def send(deep: Group, segment: Affine | int, ch: Affine, y: Affine, first: Affine, count: int) -> Nodes:
             row = (Affine.of(segment) * (self.mapping.e * stride) + y) * reach
+            channel = ch * deep.each + step.channels.before(deep)
             return [Instr.make(
-                "ifmap", glb=base + ch * (step.channels.each * block.plane) + row, q=step.channels.each, width=width,
-                gq=block.plane, gw=1, pe=self.pe(segment, 0, 0, ch * step.rows) + first, slot=slot, n0=down,
+                "ifmap", glb=base + channel * block.plane + row, q=deep.each, width=width, gq=block.plane, gw=1,
+                pe=self.pe(segment, 0, 0, (ch + deep.top) * step.rows) + first, slot=slot, n0=down,
                 n1=across, n2=count, s0=self.tower * self.cols, s1=self.mapping.e,
                 s2=max(0, stride * self.cols - 1),
             )]
 
         def along(segments: Piece, run: Diagonals) -> Nodes:
-            return repeat("sg", segments.count, lambda g: repeat("dr", step.channels.down, lambda ch: repeat(
-                "dy", run.count, lambda y: send(
-                    g + segments.first, ch, y + run.y, y * run.step + run.pe, run.length))))
+            return repeat("sg", segments.count, lambda g: [node for deep in step.channels.groups for node in repeat(
+                "dr", deep.down, lambda ch, deep=deep: repeat("dy", run.count, lambda y: send(  # type: ignore[misc]
+                    deep, g + segments.first, ch, y + run.y, y * run.step + run.pe, run.length)))])
 
         return [
             node for segments in self.segments()
@@ -191,13 +217,13 @@ class Pass:
         """One primitive in each PE."""
         step, shape = self.step, self.block.problem.shape
 
-        def conv(pe: Affine, y: Affine, o: Affine, p: int) -> Nodes:
+        def conv(pe: Affine, p: int, q: int) -> Nodes:
             return [Instr.make(
-                "conv", pe=pe, slot=slot, p=p, q=step.channels.each, s=step.cols,
-                f=self.block.strip.cols.size, stride=shape.stride,
-            )]
+                "conv", pe=pe, slot=slot, p=p, q=q, s=step.cols, f=self.block.strip.cols.size, stride=shape.stride)]
 
-        return repeat("i", self.used, lambda i: self._sets(conv, i))
+        return [node for deep in step.channels.groups for node in repeat(
+            "i", deep.down * step.rows, lambda i, deep=deep: self._sets(  # type: ignore[misc]
+                lambda pe, y, o, p: conv(pe, p, deep.each), i + deep.top * step.rows))]
 
     def _up(self, slot: Affine) -> Nodes:
         """Sums up the columns, from the lowest row to the highest."""
