@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,13 +49,16 @@ def spans(outputs: int, size: int, stride: int, taps: int, before: int, inputs: 
 
 @dataclass(frozen=True)
 class Group:
-    """``count`` groups of ``each * down * across`` from ``first`` on: what one pass takes."""
+    """``count`` groups of ``each * down * across`` from ``first`` on: what one pass takes, or a part of it, which takes
+    places from row ``top`` and column ``left`` on."""
 
     first: int
     count: int
     each: int
     down: int
     across: int = 1
+    top: int = 0
+    left: int = 0
 
     @property
     def size(self) -> int:
@@ -83,6 +87,30 @@ def _best(rest: int, each: int, down: int, across: int) -> tuple[int, int, int]:
             if (candidate[0] * d * a, d * a) > (found[0] * found[1] * found[2], found[1] * found[2]):
                 found = candidate
     return found
+
+
+def shares(extent: int, each: int, down: int, across: int) -> Iterator[tuple[Group, ...]]:
+    """``extent`` in passes over ``down * across`` places, each of which takes up to ``each``: whole passes, and one of
+    what is left, whose places take as many as each other or one less."""
+    whole, rest = divmod(extent, each * down * across)
+    if whole:
+        yield (Group(0, whole, each, down, across),)
+    if rest:
+        yield tuple(_evenly(extent - rest, rest, down, across))
+
+
+def _evenly(first: int, rest: int, down: int, across: int) -> Iterator[Group]:
+    """Places, row by row, of which the first take one more than the others."""
+    fewer, more = divmod(rest, down * across)
+    place = 0
+    for each, end in ((fewer + 1, more), (fewer, down * across if fewer else more)):
+        while place < end:
+            top, left = divmod(place, across)
+            rows, wide = ((end - place) // across, across) if not left and end - place >= across else (
+                1, min(across - left, end - place))
+            found = Group(first, 1, each, rows, wide, top, left)
+            yield found
+            first, place = first + found.size, place + rows * wide
 
 
 @dataclass(frozen=True)
@@ -128,6 +156,20 @@ def kinds(
     codes, where = np.unique((each * _CODE + down) * _CODE + across, return_inverse=True)
     found = np.array([_cut(extent, int(c) // _CODE**2, int(c) // _CODE % _CODE, int(c) % _CODE) for c in codes])
     return tuple((of[0], of[1], of[2]) for of in np.moveaxis(found[where], 0, -1))
+
+
+Kind: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+
+def kinds_of_shares(extent: int, each: NDArray[np.int64], places: NDArray[np.int64]) -> tuple[Kind, Kind]:
+    """The first passes of :func:`shares`, which are alike, and what follows: how many they are, what the place with
+    most of them takes, and how many places take so much."""
+    whole, rest = np.divmod(extent, each * places)
+    most = np.ceil(rest / places)
+    none, one = np.zeros(whole.shape), np.ones(whole.shape)
+    there, left, last = whole > 0, (whole > 0) & (rest > 0), rest / np.maximum(most, 1)
+    return ((np.where(there, whole, one), np.where(there, each, most), np.where(there, places, last)),
+            (np.where(left, one, none), np.where(left, most, one), np.where(left, last, one)))
 
 
 _CODE = 1 << 20

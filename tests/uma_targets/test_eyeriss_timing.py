@@ -13,6 +13,7 @@ from archloom.acadl_models.acadl import DRAM, SRAM, FunctionalUnit
 from archloom.acadl_models.eyeriss import TECHNOLOGY, eyeriss, mac_of
 from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.mapper.mapping import Mapping
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, conv2d, gemm
 from archloom.oracle import taidl
@@ -120,6 +121,23 @@ def test_options_out_of_range_are_all_named() -> None:
     for part in ("rows must be an integer from 1 to 128, not 0", "cols must be", "psum_bits must be 16 or 32, not 24",
                  "ifmap_bus_bits must be a multiple of 16, not 24", "mac_joules must be a number"):
         assert part in message
+
+
+@examples(5, 200)
+@given(randoms)
+def test_fewer_filters_and_channels_in_the_last_pass_take_no_longer(r: Random) -> None:
+    """Whatever is left over is one pass: the ifmaps go through the array once for all of it."""
+    configuration = EYERISS.configure()
+    p, down, across = r.randrange(2, 21), r.randrange(1, 4), r.randrange(1, 5)
+    most = p * down * across
+    tile = {"p": p, "q": 8, "r": 4, "down": down, "across": across, "segments": 1, "e": 3, "n": 1, "m": most, "f": 4}
+    mapping = Mapping("gemm", "", (*tile.items(), ("buffers", 1)))
+    taken = []
+    for filters, depth in ((most - r.randrange(most // 2), 64 - r.randrange(24)), (most, 64)):
+        work = gemm(24, filters, depth, epilogue=Epilogue(True, 0.5, False, "int8"))
+        taken.append(simulate(configuration.graph, resolve(
+            configuration.emit(work, mapping), configuration.isa)).cycles)
+    assert taken[0] <= 1.01 * taken[1]
 
 
 @pytest.mark.slow

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from archloom.mapper.spans import Group, Span, groups, spans
+from archloom.mapper.spans import Group, Span, groups, shares, spans
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
-from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step, Strip
+from archloom.uma_targets.eyeriss.passes import Channels, Filters, Pass, Step, Strip
 from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, image
 from archloom.uma_targets.kit.gemm import LOWEST, Gemm
@@ -128,14 +128,15 @@ class Block:
         """All channels; the first group alone, as it may start the sums."""
         found: Nodes = []
         number = 0
-        for run in groups(self.problem.shape.c, self.mapping.q, self.mapping.r):
-            found += self._channels(run, Affine(run.first), self.problem.bias is None and not number, Affine(number))
-            found += repeat("cb", run.count - 1, lambda i, run=run, number=number: self._channels(  # type: ignore[misc]
-                run, (i + 1) * run.size + run.first, False, i + (number + 1)))
-            number += run.count
+        for run in map(Channels, shares(self.problem.shape.c, self.mapping.q, self.mapping.r, 1)):
+            first, count = run.groups[0].first, run.groups[0].count
+            found += self._channels(run, Affine(first), self.problem.bias is None and not number, Affine(number))
+            found += repeat("cb", count - 1, lambda i, run=run, number=number: self._channels(  # type: ignore[misc]
+                run, (i + 1) * run.size, False, i + (number + 1)))
+            number += count
         return found
 
-    def _channels(self, channels: Group, c0: Affine, fresh: bool, number: Affine) -> Nodes:
+    def _channels(self, channels: Channels, c0: Affine, fresh: bool, number: Affine) -> Nodes:
         """Bring ``channels`` in and add their part to all sums of the block."""
         buffer = Affine(0)
         if self.mapping.buffers == 2:
@@ -152,7 +153,7 @@ class Block:
                 found += self._passes(step, number)
         return found
 
-    def _load(self, channels: Group, c0: Affine, buffer: Affine) -> Nodes:
+    def _load(self, channels: Channels, c0: Affine, buffer: Affine) -> Nodes:
         """The rows of the channels' ifmaps that lie in the image."""
         rows, cols, shape = self.strip.rows, self.strip.cols, self.problem.shape
         if not rows.take or not cols.take:
@@ -169,21 +170,21 @@ class Block:
 
     def _passes(self, step: Step, number: Affine) -> Nodes:
         """All filters of the block over the step's channels."""
-        runs = list(groups(self.size, self.mapping.p, self.mapping.down, self.mapping.across))
-        total = sum(run.count for run in runs)
+        runs = list(shares(self.size, self.mapping.p, self.mapping.down, self.mapping.across))
+        total = sum(run[0].count for run in runs)
         found: Nodes = []
         for index, run in enumerate(runs):
-            done = sum(before.count for before in runs[:index])
+            done = sum(before[0].count for before in runs[:index])
             found += self._run(run, step, number * total + done)
         return found
 
-    def _run(self, run: Group, step: Step, first: Affine) -> Nodes:
-        """A pass for each group of filters of a run, the first of which is pass number ``first``."""
+    def _run(self, run: tuple[Group, ...], step: Step, first: Affine) -> Nodes:
+        """Passes over sets that take so many filters, the first of which is pass number ``first``."""
         def one(i: Affine) -> Nodes:
-            local = i * run.size + run.first
+            local = i * run[0].size
             return Pass(self, step, Filters(run, self.o0 + local, local), (first + i) * self.images).nodes()
 
-        return repeat("mg", run.count, one)
+        return repeat("mg", run[0].count, one)
 
     # --- results -------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from archloom.mapper.costs.rates import Issue, Loop, Number, Rates
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.reuse import Int, ceil_div
-from archloom.mapper.spans import kinds
+from archloom.mapper.spans import kinds_of_shares
 from archloom.uma_targets.eyeriss.plan import Machine, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Shape
 
@@ -218,9 +218,9 @@ def loops(
     hardware = machine.hardware
     sizes = _Sizes.of(c, shape, extents, machine, tensors, hardware.memory("glb").read_latency_cycles - 1)
     blocks = ceil_div(shape.m, c["m"])
-    channels = [k for k in kinds(shape.c, c["q"], c["r"], np.ones_like(c["q"])) if k[0].any()]
-    filters = [(groups / blocks, p, sets) for groups, p, sets in kinds(shape.m, c["p"], c["down"], c["across"])
-               if groups.any()]
+    channels = [k for k in kinds_of_shares(shape.c, c["q"], c["r"]) if k[0].any()]
+    filters = [(groups / blocks, p, sets) for groups, p, sets in kinds_of_shares(
+        shape.m, c["p"], c["down"] * c["across"]) if groups.any()]
     between = sum(groups for groups, _, _ in filters)
     passes = [[_Pass(sizes, q, r, p, sets) for _, p, sets in filters] for _, q, r in channels]
     start = passes[0][0]

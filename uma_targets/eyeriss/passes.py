@@ -16,8 +16,8 @@ from archloom.uma_targets.kit.nest import Nodes, Piece, pieces, repeat
 if TYPE_CHECKING:
     from archloom.uma_targets.eyeriss.emit import Block
 
-Body: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
-"""What is done for a PE, a row of the strip and a filter of the group."""
+Body: TypeAlias = Callable[[Affine, Affine, Affine, int], Nodes]
+"""What is done for a PE, a row of the strip and so many filters from one of the pass on."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,35 @@ class Strip:
 
 
 @dataclass(frozen=True)
+class Channels:
+    """Channels that lie one behind the other, in ``groups`` of rows of sets that take as many."""
+
+    groups: tuple[Group, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(group.size for group in self.groups)
+
+    @property
+    def each(self) -> int:
+        """Of the row with most."""
+        return max(group.each for group in self.groups)
+
+    @property
+    def down(self) -> int:
+        """Rows of a set for one row of a filter."""
+        return sum(group.down for group in self.groups)
+
+    def before(self, group: Group) -> int:
+        """Channels of the groups before one."""
+        return group.first - self.groups[0].first
+
+
+@dataclass(frozen=True)
 class Step:
     """A part of the reduction: channels from ``c0`` on, and which weights of the filters."""
 
-    channels: Group
+    channels: Channels
     c0: Affine
     row: int
     rows: int
@@ -47,12 +72,25 @@ class Step:
 
 @dataclass(frozen=True)
 class Filters:
-    """A group of filters in the array: those from ``o0`` on."""
+    """Filters in the array: those from ``o0`` on, in ``groups`` of sets that take as many."""
 
-    group: Group
+    groups: tuple[Group, ...]
     o0: Affine
     local: Affine
     """number of the first within the block"""
+
+    @property
+    def each(self) -> int:
+        """Filters of the set with most."""
+        return max(group.each for group in self.groups)
+
+    @property
+    def sets(self) -> int:
+        return sum(group.down * group.across for group in self.groups)
+
+    def before(self, group: Group) -> int:
+        """Sets of the groups before one."""
+        return sum(g.down * g.across for g in self.groups[:self.groups.index(group)])
 
 
 @dataclass(frozen=True)
@@ -99,77 +137,76 @@ class Pass:
     # --- filters -------------------------------------------------------------------------------------------------
 
     def _filters(self) -> Nodes:
-        group, step, shape = self.filters.group, self.step, self.block.problem.shape
-        tensor = self.block.problem.filters
-        words = group.each * step.channels.each * step.cols
-        slots = max(1, self.block.emission.machine.fglb_words // words)
+        step, shape = self.step, self.block.problem.shape
+        tensor, place = self.block.problem.filters, self.filters.each * step.channels.each * step.cols
+        slots = max(1, self.block.emission.machine.fglb_words // place)
         segments = -(-self.block.strip.rows.size // self.mapping.e)
         columns = min(self.mapping.e, self.block.strip.rows.size)
         s_row, s_col = tensor.steps[2], tensor.steps[3]
         assert step.row + step.rows <= shape.r
 
-        def row(d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
-            number = ((ch * step.rows + i) * group.down + d) * group.across + a
-            slot = (number % slots) * words
-            first = self.filters.o0 + (d * group.across + a) * group.each
+        def row(deep: Group, group: Group, d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
+            of_group, high = d * group.across + a, (ch + deep.top) * step.rows + i
+            slot = ((high * self.filters.sets + of_group + self.filters.before(group)) % slots) * place
+            first, c0 = self.filters.o0 + of_group * group.each + group.first, step.c0 + step.channels.before(deep)
             return [
                 Instr.make(
-                    "load_filter", dram=tensor.at(first, step.c0 + ch * step.channels.each, i + step.row, step.col),
-                    fglb=slot, n0=group.each, n1=step.channels.each, n2=step.cols, h0=tensor.steps[0],
+                    "load_filter", dram=tensor.at(first, c0 + ch * deep.each, i + step.row, step.col),
+                    fglb=slot, n0=group.each, n1=deep.each, n2=step.cols, h0=tensor.steps[0],
                     h1=tensor.steps[1], h2=s_col if step.cols > 1 else max(s_col, s_row, VALUE_BYTES),
                     item=self.block.problem.item,
                 ),
                 Instr.make(
-                    "filter", fglb=slot, words=words, pe=self.pe(0, d, a, ch * step.rows + i), n0=segments, n1=columns,
+                    "filter", fglb=slot, words=group.each * deep.each * step.cols,
+                    pe=self.pe(0, d + group.top, a + group.left, high), n0=segments, n1=columns,
                     s0=self.mapping.down * self.tower * self.cols, s1=1,
                 ),
             ]
 
         # the lowest row first: it is the first to finish the pass before, as sums go up
-        return repeat("fr", step.channels.down, lambda ch: repeat("fi", step.rows, lambda i: repeat(
-            "fd", group.down, lambda d: repeat("fa", group.across, lambda a: row(d, a, ch, i)))))
+        return [node for deep in step.channels.groups for node in repeat(
+            "fr", deep.down, lambda ch, deep=deep: repeat("fi", step.rows, lambda i: [  # type: ignore[misc]
+                node for group in self.filters.groups for node in repeat(
+                    "fd", group.down, lambda d, group=group: repeat(  # type: ignore[misc]
+                        "fa", group.across, lambda a: row(deep, group, d, a, ch, i)))]))]
 
     # --- images --------------------------------------------------------------------------------------------------
 
     def _image(self, n: Affine) -> Nodes:
-        slot = (self.turn + n) % 2
+        slot, wide = (self.turn + n) % 2, self.block.strip.cols.size
         found = self._ifmaps(n, slot)
         if self.step.accumulates:
-            found += self._sets(lambda pe, y, o: [Instr.make(
-                "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
-                f=self.block.strip.cols.size)], 0)
+            found += self._sets(lambda pe, y, o, p: [Instr.make(
+                "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=p, f=wide)], 0)
         found += self._rows(slot)
         if self.step.accumulates:
-            found += self._sets(lambda pe, y, o: [Instr.make("accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
+            found += self._sets(lambda pe, y, o, p: [Instr.make("accumulate_in", pe=pe, slot=slot, words=p * wide)], 0)
         found += self._up(slot)
-        return found + self._sets(lambda pe, y, o: [Instr.make(
-            "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
-            f=self.block.strip.cols.size)], self.used - 1)
-
-    @property
-    def _words(self) -> int:
-        return self.filters.group.each * self.block.strip.cols.size
+        return found + self._sets(lambda pe, y, o, p: [Instr.make(
+            "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=p, f=wide)], self.used - 1)
 
     def _ifmaps(self, n: Affine, slot: Affine) -> Nodes:
         """Each ifmap row to the PEs of its diagonals."""
-        step, block, group = self.step, self.block, self.filters.group
+        step, block, groups = self.step, self.block, self.filters.groups
+        down, across = max(g.top + g.down for g in groups), max(g.left + g.across for g in groups)
         stride, reach = block.problem.shape.stride, block.strip.cols.reach
         width = block.problem.shape.reach(block.strip.cols.size, step.cols)
         base = step.buffer + n * (step.channels.size * block.plane) + (block.ifmaps + step.row * reach + step.col)
 
-        def send(segment: Affine | int, ch: Affine, y: Affine, first: Affine, count: int) -> Nodes:
+        def send(deep: Group, segment: Affine | int, ch: Affine, y: Affine, first: Affine, count: int) -> Nodes:
             row = (Affine.of(segment) * (self.mapping.e * stride) + y) * reach
+            channel = ch * deep.each + step.channels.before(deep)
             return [Instr.make(
-                "ifmap", glb=base + ch * (step.channels.each * block.plane) + row, q=step.channels.each, width=width,
-                gq=block.plane, gw=1, pe=self.pe(segment, 0, 0, ch * step.rows) + first, slot=slot, n0=group.down,
-                n1=group.across, n2=count, s0=self.tower * self.cols, s1=self.mapping.e,
+                "ifmap", glb=base + channel * block.plane + row, q=deep.each, width=width, gq=block.plane, gw=1,
+                pe=self.pe(segment, 0, 0, (ch + deep.top) * step.rows) + first, slot=slot, n0=down,
+                n1=across, n2=count, s0=self.tower * self.cols, s1=self.mapping.e,
                 s2=max(0, stride * self.cols - 1),
             )]
 
         def along(segments: Piece, run: Diagonals) -> Nodes:
-            return repeat("sg", segments.count, lambda g: repeat("dr", step.channels.down, lambda ch: repeat(
-                "dy", run.count, lambda y: send(
-                    g + segments.first, ch, y + run.y, y * run.step + run.pe, run.length))))
+            return repeat("sg", segments.count, lambda g: [node for deep in step.channels.groups for node in repeat(
+                "dr", deep.down, lambda ch, deep=deep: repeat("dy", run.count, lambda y: send(  # type: ignore[misc]
+                    deep, g + segments.first, ch, y + run.y, y * run.step + run.pe, run.length)))])
 
         return [
             node for segments in self.segments()
@@ -180,39 +217,40 @@ class Pass:
         """One primitive in each PE."""
         step, shape = self.step, self.block.problem.shape
 
-        def conv(pe: Affine, y: Affine, o: Affine) -> Nodes:
+        def conv(pe: Affine, p: int, q: int) -> Nodes:
             return [Instr.make(
-                "conv", pe=pe, slot=slot, p=self.filters.group.each, q=step.channels.each, s=step.cols,
-                f=self.block.strip.cols.size, stride=shape.stride,
-            )]
+                "conv", pe=pe, slot=slot, p=p, q=q, s=step.cols, f=self.block.strip.cols.size, stride=shape.stride)]
 
-        return repeat("i", self.used, lambda i: self._sets(conv, i))
+        return [node for deep in step.channels.groups for node in repeat(
+            "i", deep.down * step.rows, lambda i, deep=deep: self._sets(  # type: ignore[misc]
+                lambda pe, y, o, p: conv(pe, p, deep.each), i + deep.top * step.rows))]
 
     def _up(self, slot: Affine) -> Nodes:
         """Sums up the columns, from the lowest row to the highest."""
-        def add(pe: Affine, y: Affine, o: Affine) -> Nodes:
-            return [Instr.make("accumulate", pe=pe, source=pe - self.cols, slot=slot, words=self._words)]
+        def add(pe: Affine, y: Affine, o: Affine, p: int) -> Nodes:
+            return [Instr.make("accumulate", pe=pe, source=pe - self.cols, slot=slot,
+                               words=p * self.block.strip.cols.size)]
 
         # no loop: a sum that loop iterations pass on is a recurrence, a few rows of sums are one contraction
         return [node for row in range(1, self.used) for node in self._sets(add, row)]
 
     def _sums(self, n: Affine, y: Affine, o: Affine) -> dict[str, Affine | int]:
-        """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the group on are."""
+        """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the pass on are."""
         block = self.block
         number = n * block.size + self.filters.local + o
         return {"glb": number * block.sums + y * block.line, "gp": block.sums}
 
     def _sets(self, body: Body, row: Affine | int) -> Nodes:
         """``body`` for the PEs of one row of all sets."""
-        group = self.filters.group
-
-        def one(g: Affine, d: Affine, a: Affine, j: Affine) -> Nodes:
+        def one(group: Group, g: Affine, d: Affine, a: Affine, j: Affine) -> Nodes:
             y = g * self.mapping.e + j
-            return body(self.pe(g, d, a, row) + j, y, (d * group.across + a) * group.each)
+            return body(self.pe(g, d + group.top, a + group.left, row) + j, y,
+                        (d * group.across + a) * group.each + group.first, group.each)
 
-        def columns(segments: Piece) -> Nodes:
+        def columns(segments: Piece, group: Group) -> Nodes:
             return repeat("g", segments.count, lambda g: repeat("d", group.down, lambda d: repeat(
                 "a", group.across, lambda a: repeat("j", segments.size, lambda j: one(
-                    g + segments.first, d, a, j)))))
+                    group, g + segments.first, d, a, j)))))
 
-        return [node for segments in self.segments() for node in columns(segments)]
+        return [node for segments in self.segments() for group in self.filters.groups
+                for node in columns(segments, group)]

@@ -18,7 +18,7 @@ from archloom.mapper.costs.pipeline import cycles
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.space import Columns as Mapped
 from archloom.mapper.space import Space, SpaceBuilder, Table, select
-from archloom.mapper.spans import kinds
+from archloom.mapper.spans import kinds_of_shares
 from archloom.uma_targets.eyeriss.loops import Columns, Images, Tensors, loops
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, taps
 from archloom.uma_targets.eyeriss.problem import Shape, image_shape
@@ -124,9 +124,9 @@ Free choices."""
 
 def _passing_alike(c: Mapped, shape: Shape) -> Iterator[NDArray[np.int64]]:
     """Candidates with as many kinds of passes: each kind costs all candidates that are looked at together."""
-    channels = kinds(shape.c, c["q"], c["r"], np.ones_like(c["q"]))
-    filters = kinds(shape.m, c["p"], c["down"], c["across"])
-    code = sum((count > 0) * 4 for count, *_ in channels) + sum(count > 0 for count, *_ in filters)
+    channels = kinds_of_shares(shape.c, c["q"], c["r"])
+    filters = kinds_of_shares(shape.m, c["p"], c["down"] * c["across"])
+    code = sum((count > 0) * 3 for count, *_ in channels) + sum(count > 0 for count, *_ in filters)
     counts = np.bincount(code)
     few = counts[code] < _FEWEST
     for rows in (np.flatnonzero(few), *(np.flatnonzero(code == k) for k in np.flatnonzero(counts >= _FEWEST))):
