@@ -94,7 +94,7 @@ def test_passes_that_change_regions_before_code_generation(name: str, message: s
 @pytest.mark.slow
 def test_functions_of_the_host_that_are_legalized_are_refused() -> None:
     between = after("LegalizeOps", archloom.tvm.partition_for("gemmini", inside.mlp()))
-    with pytest.raises(archloom.ModelError, match=r"relax.ext.archloom_host: archloom_host_0: 'lv' is a call of"):
+    with pytest.raises(archloom.ModelError, match=r"relax.ext.archloom_host: archloom_host_0: 'lv.*' is a call of"):
         inside.generated(between)
 
 
