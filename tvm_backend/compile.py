@@ -41,8 +41,8 @@ def partition_among(model: Model, chosen: Sequence[Chosen]) -> Partition:
     regions, host = lower_regions(partitioned, chosen), lower_host(partitioned, model, chosen)
     return Partition(
         model.name, model.source, ",".join(c.name for c in chosen), named_options(chosen), model.inputs, model.outputs,
-        regions, host, partitioned.results, (*model.fallbacks, *partitioned.fallbacks),
-        memory_of(partitioned.flow, model.inputs, regions, host.ops), partitioned.channels_last,
+        regions, host, (*model.fallbacks, *partitioned.fallbacks),
+        memory_of(partitioned.flow, model.inputs, regions, host.ops),
     )
 
 

@@ -111,6 +111,11 @@ class Step:
     """what the host makes of the workload's int32 sums, where the accelerator's store cannot make the result"""
     choice: str = ""
     """what was weighed, where a target can take operators as one or one by one"""
+    variable: str = ""
+    """of the network, that holds the result (see :class:`~archloom.tvm_backend.targets.partition.Partitioned`); empty
+    where none does, and in artifacts"""
+    channels_last: bool = False
+    """whether the result is an image [n, h, w, c], which the variable is as [n, c, h, w]"""
 
     def result(self, sums: Any, arguments: Mapping[str, Any]) -> Any:
         """The result, from what the workload gives for ``arguments``."""
@@ -195,11 +200,9 @@ class Partition:
     """Who runs what: enough to map and time a network without building it.
 
     ``target`` names one target, or several parted by commas in order of preference; then ``options`` have their names
-    in full (see :mod:`archloom.tvm_backend.targets.choice`). ``results`` gives, by a step's name, the network's
-    variable that holds its result, as far as names are unique, and ``fallbacks`` what was done in
-    another way than meant on the way here, ``memory`` the live ranges of its activations, where they are known;
-    ``channels_last`` names the steps of ``results`` that give images [n, h, w, c], which the network has as [n, c, h,
-    w]; an artifact keeps none of them but in its report.
+    in full (see :mod:`archloom.tvm_backend.targets.choice`). ``fallbacks`` are what was done in another way than meant
+    on the way here, ``memory`` the live ranges of its activations, where they are known; an artifact keeps none of them
+    but in its report.
     """
 
     name: str
@@ -210,10 +213,8 @@ class Partition:
     outputs: tuple[TensorSpec, ...]
     regions: tuple[Region, ...]
     host: HostPart
-    results: Mapping[str, str] = field(default_factory=dict)
     fallbacks: tuple[Fallback, ...] = ()
     memory: Memory | None = None
-    channels_last: frozenset[str] = frozenset()
 
     def steps(self) -> Iterator[Step]:
         """All steps of all regions, in the order of execution."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from archloom.oracle.errors import ModelError
@@ -41,6 +41,8 @@ class Model:
     """what was read or rewritten in another way than meant"""
     given: "Source | None" = None
     """what was loaded, of a network that was not ONNX: estimates as if quantized begin with that"""
+    tensors: Mapping[str, str] = field(default_factory=dict)
+    """the tensor of the ONNX network that a variable holds, by the variable's name"""
 
     def __str__(self) -> str:
         return str(self._summary())

@@ -49,21 +49,38 @@ def as_array(value: Any) -> np.ndarray:
 
 
 def batches(arrays: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec], origin: str) -> list[Batch]:
-    """Cut ``arrays``, whose first axis counts samples, into batches of the shapes and dtypes of ``inputs``."""
+    """Cut ``arrays``, whose first axis counts samples, into batches of the shapes and dtypes of ``inputs``; a number
+    without axes is a batch for itself, or one of as many as a vector has."""
     counts: dict[str, int] = {}
+    cut: Batch = {}
     for spec in inputs:
         array = arrays[spec.name]
         expected = f"{spec.name!r}: expected samples of shape {spec.shape} and dtype {spec.dtype}"
         if array.dtype != spec.dtype:
             raise InputError(f"{origin}: {expected}, found dtype {array.dtype}")
-        if not spec.shape or array.shape[1:] != spec.shape[1:] or not len(array) or len(array) % spec.shape[0]:
-            raise InputError(f"{origin}: {expected} (or a multiple of the first axis), found shape {array.shape}")
-        counts[spec.name] = len(array) // spec.shape[0]
+        size = spec.shape[0] if spec.shape else 1
+        array = cut[spec.name] = array if array.ndim or spec.shape else array.reshape(1)
+        if array.ndim == 0 or array.shape[1:] != spec.shape[1:] or not len(array) or len(array) % size:
+            more = "a multiple of the first axis" if spec.shape else "a vector of them"
+            raise InputError(f"{origin}: {expected} (or {more}), found shape {array.shape}")
+        counts[spec.name] = len(array) // size
     if len(set(counts.values())) > 1:
         raise InputError(f"{origin}: the inputs have different numbers of batches: {counts}")
-    size = {spec.name: spec.shape[0] for spec in inputs}
-    return [{name: np.ascontiguousarray(arrays[name][i * n:(i + 1) * n]) for name, n in size.items()}
+    return [{spec.name: _batch(cut[spec.name], spec, i) for spec in inputs}
             for i in range(max(counts.values(), default=0))]
+
+
+def _batch(array: np.ndarray, spec: TensorSpec, number: int) -> np.ndarray:
+    if not spec.shape:
+        return np.asarray(array[number])
+    size = spec.shape[0]
+    return np.ascontiguousarray(array[number * size:(number + 1) * size])
+
+
+def rows(batch: Mapping[str, np.ndarray]) -> int:
+    """The samples of a batch: the extent of the first input's first axis, 1 of a number without axes."""
+    first = next(iter(batch.values()), np.empty(0))
+    return len(first) if first.ndim else 1
 
 
 MOST_RANDOM = 1 << 16

@@ -45,12 +45,12 @@ def test_changed_files_are_refused_or_run(name: str, rng: Random) -> None:
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (lambda region: region.update(steps=[]), "region 'gemmini_0' gives 'mm': expected one of qx"),
+    (lambda region: region.update(steps=[]), "region 'gemmini_0' gives 'qm': expected one of qx"),
     (lambda region: region.update(inputs=[]), "step 'mm' reads 'qx'"),
     (lambda region: region.update(symbol="other"),
      "its host part calls region 'gemmini_0' with 1 tensors, expected one of: 'other' of 1 tensors"),
-    (lambda region: region.update(inputs=["qx", "mm"]), "with 1 tensors, expected one of: 'gemmini_0' of 2 tensors"),
-    (lambda region: region["values"].pop(), "region 'gemmini_0' states no 'mm'"),
+    (lambda region: region.update(inputs=["qx", "qm"]), "with 1 tensors, expected one of: 'gemmini_0' of 2 tensors"),
+    (lambda region: region["values"].pop(), "region 'gemmini_0' states no 'qm'"),
 ])
 def test_what_does_not_fit_together_is_said(change: Callable[[dict[str, Any]], object], message: str) -> None:
     network = json.loads(sound()[NETWORK])

@@ -23,6 +23,7 @@ from archloom.tvm_backend.artifact.workload_json import from_json, to_json
 from archloom.tvm_backend.check.workload_reference import evaluate
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.quantization.scheme import Scheme
+from archloom.uma_targets.kit import requantized
 from tests.support.examples import every, slow
 from tests.support.tvm_backend.networks import Net, samples
 from tests.support.tvm_backend.registered import forgotten_after
@@ -168,3 +169,9 @@ def test_what_the_output_stage_cannot_do_is_left_with_its_reason() -> None:
     assert part.offloaded_macs_share == 0
     assert all("is beyond multipliers of 31 bits with shifts from 0 to 4" in op.reason for op in part.host
                if op.op == "conv2d")
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_machines_state_the_rule_of_their_tables(tables: bool) -> None:
+    rules = requantized.rules_of(Requantizer(requantization.HALF_UP, shifts=(1, 62), tables=tables))
+    assert any("no tables" in str(rule.__doc__) for rule in rules) is not tables

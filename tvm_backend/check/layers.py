@@ -65,8 +65,8 @@ def check_layers(
     interpreter = InterpreterExecutor(exe.compiled)
     if progress:
         progress("computing references of the layers", 0, len(runs))
-    expected = expected_layers(model, exe.compiled.results, batch, floats)
-    values = {region_value.name: region_value for region in exe.compiled.regions for region_value in region.values}
+    expected = expected_layers(model, {run.step.name: run.step.variable for run in runs}, batch, floats)
+    values = {step: region.value(step.output) for region in exe.compiled.regions for step in region.steps}
     for i, run in enumerate(runs):
         if progress:
             progress(f"interpreting {run.step.name}", i, len(runs))
@@ -75,8 +75,7 @@ def check_layers(
         integers, exact, steps = _integers(run)
         yield LayerCheck(
             run.step.name, run.step.op, error, integers, same, same and exact,
-            *_against(run, values[run.step.output], expected.get(run.step.name),
-                      run.step.name in exe.compiled.channels_last), steps)
+            *_against(run, values[run.step], expected.get(run.step.name)), steps)
 
 
 def _integers(run: LayerRun) -> tuple[float | None, bool, float | None]:
@@ -106,7 +105,7 @@ def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _against(
-    run: LayerRun, value: "Value", expected: Expected | None, channels_last: bool
+    run: LayerRun, value: "Value", expected: Expected | None
 ) -> tuple[float | None, float | None, float | None]:
     """``differing``, ``most_steps`` and ``snr_db`` of :class:`LayerCheck`."""
     if expected is None:
@@ -115,7 +114,7 @@ def _against(
     output = unpacked(output, value.layout, value.shape, value.dtype)
     if output.shape != run.step.shape and value.layout == HEADS:  # kept with the heads behind the length
         output = output.transpose(0, 2, 1, 3)
-    if channels_last and output.ndim == 4:  # images whose rows and columns are one dimension are made such below
+    if run.step.channels_last and output.ndim == 4:  # images of one dimension for rows and columns are made such below
         output = output.transpose(0, 3, 1, 2)
     output = _as_image(output, next((t.shape for t in (expected.integers, expected.real) if t is not None), ()))
     differing = steps = None

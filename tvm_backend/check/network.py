@@ -163,7 +163,7 @@ def check(
     accuracy = None if labels is None else _accuracies(model, floats, given, judged.expected, found, labels)
     return CheckResult(
         model.name, target, dict(exe.compiled.options), judged.reference,
-        sum(len(next(iter(batch.values()), ())) for batch in given), judged.outputs, layers,
+        sum(samples.rows(batch) for batch in given), judged.outputs, layers,
         next((layer.name for layer in layers if layer.differing), None), accuracy,
         (*_untaken(layers, target), *_layer_failures(layers), *judged.failures),
     )

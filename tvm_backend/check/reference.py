@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.onnx.versions import for_onnxruntime
 
 TYPES = frozenset({"to", "dtype", "output_dtype"})
 """Attributes that are types of elements."""
@@ -92,7 +93,7 @@ def integer_session(model: "onnx.ModelProto", threads: int = 0, *, fused: bool =
     if not fused:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.qdqisint8allowed", "1")
-    model = in_float32(known(model))
+    model = for_onnxruntime(in_float32(known(model)), "reference")
     try:
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions have no common base

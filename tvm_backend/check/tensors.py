@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,9 @@ from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.frontends.onnx.editor import Editor
 from archloom.tvm_backend.frontends.onnx.integers import to_qdq
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.conversion import rename
 from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.passes.own_names import results_of
+from archloom.tvm_backend.targets.partition import named
 
 Batch = Mapping[str, np.ndarray]
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"})
@@ -73,24 +73,32 @@ def _before_all(node: Any, kinds: Collection[str], makers: Mapping[str, Any]) ->
 def expected_layers(
     model: "Model", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
 ) -> dict[str, Expected]:
-    """For each step (by the variable of its result) what it should give on ``batch``.
+    """For each step what it should give on ``batch``; ``results`` has the network's variable that its result is in
+    (:class:`~archloom.tvm_backend.targets.partition.Partitioned`), by which alone the two are told to be the same.
 
     ``reference`` is the float network that ``model`` was quantized from; without it, its own floats are taken, in
     which weights have the values that they were quantized to.
     """
     if model.onnx is None:
         return _of_relax(model, results, batch)
-    return _of_onnx(model.onnx, results, batch, reference)
+    held = dict(model.tensors)
+    for variable, output in zip(results_of(named(model.module)["main"]), model.outputs, strict=True):
+        held[variable] = output.name
+    tensors = {step: held[variable] for step, variable in results.items() if variable in held}
+    return _of_onnx(model.onnx, tensors, batch, reference)
 
 
 def _of_onnx(
     proto: "onnx.ModelProto", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
 ) -> dict[str, Expected]:
+    """``results`` has the tensor of each step."""
     from archloom.tvm_backend.quantization.quantize import prepare
 
     qdq = to_qdq(proto)
     known = {name for node in proto.graph.node for name in node.output}
-    tensors = {step: t for step, t in _tensors(qdq, results).items() if t in known}
+    # max-pooling of integers may be written as that of floats, quantized again
+    again = {n.input[0]: n.output[0] for n in qdq.graph.node if n.op_type == "QuantizeLinear"}
+    tensors = {step: again.get(t, t) for step, t in results.items() if again.get(t, t) in known}
     integers = _values(proto, set(tensors.values()), batch)
     makers = {node.output[0]: node for node in qdq.graph.node if node.output}
     floats, source = without_activation_quantization(qdq), {t: t for t in tensors.values()}
@@ -106,28 +114,6 @@ def _of_onnx(
         exact = real.get(source.get(tensor, ""))
         found[step] = Expected(value if value.dtype.kind in INTEGRAL else None, exact, scale, zero)
     return found
-
-
-def _tensors(proto: "onnx.ModelProto", results: Mapping[str, str]) -> dict[str, str]:
-    """The tensor of each step's result: variables are called after nodes."""
-    named: dict[str, str] = {}
-    twice = set()
-    for node in proto.graph.node:
-        name = _plain(rename(node.name or node.op_type))
-        if name in named:
-            twice.add(name)
-        if node.output:
-            named[name] = node.output[0]
-    wanted = {step: _plain(variable) for step, variable in results.items()}
-    found = {step: named[name] for step, name in wanted.items() if name in named and name not in twice}
-    # max-pooling of integers may be written as that of floats, quantized again
-    again = {n.input[0]: n.output[0] for n in proto.graph.node if n.op_type == "QuantizeLinear"}
-    return {step: again.get(tensor, tensor) for step, tensor in found.items()}
-
-
-def _plain(name: str) -> str:
-    """A name with nothing but what TVM leaves of it."""
-    return re.sub(r"\W", "_", name)
 
 
 def _before(tensor: str, makers: Mapping[str, Any]) -> str:
@@ -172,7 +158,7 @@ def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[
     """By the imported network itself, on the host."""
     from archloom.tvm_backend.host.network import whole
 
-    main = model.module["main"]
+    main = named(model.module)["main"]
     bound = {b.var.name: b for b in ir.bindings(main)}
     steps = {step: name for step, name in results.items() if name in bound}
     names = sorted(set(steps.values()))

@@ -102,7 +102,7 @@ def _compiled(
     refused = {v: tuple(Refused(**r) for r in answers) for of in about for v, answers in of.get("refused", {}).items()}
     positions = {symbol: tuple(of.get("positions", ())) or tuple(range(len(ir.bindings(found.module[symbol]))))
                  for symbol, of in zip(found.symbols, about, strict=True)}
-    partitioned = Partitioned(found.module, refused, (), positions)
+    partitioned = Partitioned(found.module, found.module, refused, (), positions)
     try:
         regions = lower_regions(partitioned, chosen) if chosen else ()
     except NotQuantized as error:

@@ -21,7 +21,7 @@ from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import from_relax
 from archloom.tvm_backend.passes.constants import fold_constants
 from archloom.tvm_backend.targets.choice import Chosen
-from archloom.tvm_backend.targets.partition import partition
+from archloom.tvm_backend.targets.partition import named, partition
 from archloom.tvm_backend.targets.regions import LLVM, XLA, Node, Place, level_of_each, readers_of, regrouped
 
 SPECIMENS = (16, 32, 48, 64)
@@ -54,8 +54,7 @@ def partition_parts(
 
     With ``merge``, regions of all targets and what XLA runs beside them are regions of the first target.
     """
-    # at last again: it gives results the names that they have in the specimen, too
-    module = compat.ensure_dataflow(with_unique_names(fold_constants(compat.ensure_dataflow(module))))
+    module = named(fold_constants(compat.ensure_dataflow(module)))
     model = from_relax(compat.at_extents(module, extents), entry)
     found = partition(model.module, chosen).module
     takers: dict[str, str] = {}
@@ -99,24 +98,6 @@ def _given_up(nodes: list[Node], main: relax.Function) -> bool:
             for one in (node, *(n for n in readers if ir.is_tuple_get(n.binding.value))):
                 one.place = LLVM
     return found
-
-
-def with_unique_names(module: IRModule) -> IRModule:
-    """The module with a name of its own for each variable of ``main``."""
-    main = module["main"]
-    known: set[str] = set()
-    renamed: dict[Any, Any] = {}
-    body = []
-    for binding in ir.bindings(main):
-        name = binding.var.name
-        while name in known:
-            name += "_"
-        known.add(name)
-        var = binding.var
-        if name != binding.var.name:
-            renamed[binding.var] = var = ir.new_var(name, binding.var)
-        body.append(ir.bind(var, ir.substitute(binding.value, renamed)))
-    return compat.replace_main(module, ir.rebuild(main, body, [ir.substitute(r, renamed) for r in ir.outputs_of(main)]))
 
 
 def _nodes(main: relax.Function, takers: Mapping[str, str], closed: Mapping[str, Any], host: bool) -> list[Node]:

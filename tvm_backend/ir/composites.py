@@ -37,12 +37,9 @@ def with_composites(
     made = {}
     for _, run in groupby(groups.items(), lambda item: item[1][0]):
         of_one_name = {key: _composite(*group, results) for key, group in run}
-        numbers: Counter[str] = Counter()
         for key, (function, arguments) in of_one_name.items():
             var = groups[key][1][-1].var
-            new_var, stem = (relax.DataflowVar, "lv") if is_inner(var) else (relax.Var, "gv")
-            results[var] = new_var(f"{stem}{numbers[stem] or ''}", var.ty)
-            numbers[stem] += 1
+            results[var] = (relax.DataflowVar if is_inner(var) else relax.Var)(var.name, var.ty)
             made[key] = results[var], functions.symbol(function), arguments
     new_body = []
     for item in body:

@@ -109,7 +109,7 @@ class _Scope:
         """``main`` with calls of composite functions, which ``functions`` gets. Matches whose results nothing reads are
         left out, as by TVM."""
         body = []
-        results: dict[nodes.Var, Any] = {}  # results of matches have no name of their own, as with TVM
+        results: dict[nodes.Var, Any] = {}
         for var in _emitted(self.main, {v: root for root, inside in groups.items() for v in inside}):
             if var not in groups:
                 body.append(nodes.Binding(var, substitute(self.bound[var], results)))
@@ -117,7 +117,7 @@ class _Scope:
                 symbol = f"fused_{len(functions)}"
                 functions[symbol], outside = _composite(groups[var], self.bound, name)
                 arguments = tuple(results.get(v, v) for v in outside)
-                results[var] = nodes.Var("lv", var.ty)
+                results[var] = nodes.Var(var.name, var.ty)
                 call = nodes.Call(nodes.Target(symbol), arguments, nodes.attributes(), var.ty)
                 body.append(nodes.Binding(results[var], call))
         main = self.main

@@ -32,7 +32,7 @@ from archloom.tvm_backend.frontends.onnx.editor import Editor, inputs_of, known_
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
-from archloom.tvm_backend.frontends.onnx.versions import renewed
+from archloom.tvm_backend.frontends.onnx.versions import for_onnxruntime, renewed
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.quantization import scheme as schemes
 from archloom.tvm_backend.quantization.calibration import (
@@ -133,7 +133,7 @@ def prepare(model: onnx.ModelProto | str | Path) -> onnx.ModelProto:
     if any(node.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for node in proto.graph.node):
         raise ModelError(f"{label}: expected a float network to quantize, found one that is already quantized")
     try:
-        proto = renewed(proto, label)
+        proto = for_onnxruntime(renewed(proto, label), label)
         with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
             source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
             onnx.save(applied(BEFORE_FOLDING, without_functions(proto, HIDING_PRODUCTS)), source)

@@ -12,8 +12,9 @@ from archloom.tvm_backend.compiled import HostPart, Refused, Region, Step, Value
 from archloom.tvm_backend.host.plan import plan_of
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
-from archloom.tvm_backend.ir.names import is_made_up
+from archloom.tvm_backend.ir.names import RESULT, is_made_up
 from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.passes.own_names import results_of
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, UMABackend
 from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.grids import Operator, agreed
@@ -29,7 +30,7 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
     module = partitioned.module
     functions = {gv.name_hint: function for gv, function in module.functions.items()}
     place = {c.name: i for i, c in enumerate(chosen)}
-    names = _StepNames()
+    names, held = _StepNames(), _Held(partitioned)
     regions = []
     for binding in ir.bindings(module["main"]):
         called = ir.of(binding.value).external_call(binding.value)
@@ -38,7 +39,7 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
         if called is None or function is None or at is None:
             continue
         before = _Before(partitioned.refused, [c.backend for c in chosen[:at]], partitioned.positions[called[0]])
-        regions.append(_RegionLowering(module, function, chosen[at], before, names).region(called[0]))
+        regions.append(_RegionLowering(module, function, chosen[at], before, names, held).region(called[0]))
     return tuple(regions)
 
 
@@ -92,6 +93,20 @@ class _Reading:
         return {argument: self.given[operand] for argument, operand in self.lowered.inputs}
 
 
+class _Held:
+    """Which variables of the network hold what variables of the partitioned module do."""
+
+    def __init__(self, partitioned: Partitioned) -> None:
+        main = partitioned.network["main"]
+        results = results_of(main)
+        self.known, self.pixels = {b.var.name for b in ir.bindings(main)}, partitioned.pixels
+        self.result = results[0] if len(results) == 1 else ""
+
+    def variable(self, name: str) -> str:
+        """The variable of the network; empty where it has none."""
+        return self.result if name == RESULT else name if name in self.known else ""
+
+
 @dataclass(eq=False)
 class _RegionLowering:
     """One function of a target on its way to a region. ``values`` are the region's tensors by name and ``lies_in`` says
@@ -105,6 +120,7 @@ class _RegionLowering:
     target: Chosen
     before: _Before
     step_names: _StepNames
+    held: _Held
     values: dict[str, Value] = field(default_factory=dict)
     lies_in: dict[Any, str] = field(default_factory=dict)
     read_as: dict[str, list[Layout]] = field(default_factory=dict)
@@ -194,11 +210,14 @@ class _RegionLowering:
         reading = self.readings[binding.var]
         inputs = self._inputs(reading)
         lowered, views = self._in_layout_of_inputs(reading.lowered, inputs, self._views(reading))
-        op, unnamed = reading.op, is_made_up(binding.var.name)
+        op, variable = reading.op, self.held.variable(binding.var.name)
+        own = variable or binding.var.name
+        unnamed = is_made_up(own)
         # an operator alone has no other name than that of its result
-        nameless = (op.name == op.anchor or is_made_up(op.name)) and not unnamed
-        name = self.step_names.new(binding.var.name if nameless else op.name)
-        value = Value(self._fresh(name if unnamed else binding.var.name), ir.shape_of(binding.var),
+        inside = {v.name for v in ir.bound_in(reading.function)}
+        nameless = is_made_up(op.name) or (op.name == op.anchor and op.name not in inside)
+        name = self.step_names.new(op.name if not nameless else op.anchor if unnamed else own)
+        value = Value(self._fresh(name if unnamed else own), ir.shape_of(binding.var),
                       ir.dtype_of(binding.var), lowered.layout)
         shape = value.shape
         if binding.var in self.transposed:
@@ -211,7 +230,8 @@ class _RegionLowering:
         workload = replace(lowered.workload, name=name, constants=tuple(lowered.constants))
         self.steps.append(Step(
             name, lowered.op, workload, tuple(inputs.items()), value.name, shape,
-            lowered.constants, answers, self.before.positions[number], views, lowered.output_stage, reading.choice))
+            lowered.constants, answers, self.before.positions[number], views, lowered.output_stage, reading.choice,
+            variable, variable in self.held.pixels and not _ends_transposed(reading.function)))
         for argument, operand in inputs.items():
             layout = views[argument].layout if argument in views else lowered.tiles.layouts.get(argument, value.layout)
             self.read_as.setdefault(operand, []).append(layout)
@@ -273,6 +293,11 @@ class _RegionLowering:
         return candidate
 
 
+def _ends_transposed(function: ir.Function) -> bool:
+    """Whether a match ends with the axes exchanged: an image has the name of the pixels that it is made of."""
+    return ir.op_name(_result_of(function)) == "permute_dims"
+
+
 def _kept(wanted: Sequence[Layout]) -> Layout:
     """How a region keeps what it is given, so that its steps can read it: as the first does, or as it is."""
     if not wanted or (isinstance(wanted[0], Windows) and len(set(wanted)) > 1):
@@ -290,21 +315,25 @@ def _heads_last(shape: tuple[int, ...], layout: Layout, name: str) -> tuple[int,
 
 def operator_of(function: ir.Function, backend: UMABackend) -> QuantizedOp:
     """The operator that a composite function computes."""
+    return backend.read(_result_of(function), ir.bound_in(function).get)
+
+
+def _result_of(function: ir.Function) -> Any:
+    """What the result of a composite function is bound to."""
     bound = ir.bound_in(function)
-    root = ir.outputs_of(function)[0]
-    while ir.is_var(root) and ir.is_var(bound.get(root)):
-        root = bound[root]
-    expr = bound[root] if ir.is_var(root) else root
-    return backend.read(expr, bound.get)
+    result = ir.outputs_of(function)[0]
+    while ir.is_var(result) and result in bound:
+        result = bound[result]
+    return result
 
 
 def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen]) -> HostPart:
     """The host part: ``main`` and the functions of XLA as text, and each operator with each target's reason.
 
-    ``model`` is the network before partitioning, in which the reasons are looked for.
+    The reasons are looked for in the network before partitioning; ``model`` has the names of its results.
     """
     kept = ir.of(partitioned.module).keep_functions(partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
-    main = model.module["main"]
+    main = partitioned.network["main"]
     bound = ir.bound_in(main)
     by_name = {var.name: value for var, value in bound.items()}
     results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True) if ir.is_var(v)}

@@ -5,7 +5,6 @@ Several targets share a network in order of preference: each is offered what tho
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.ir.operators import SWEPT
 from archloom.tvm_backend.passes.channels_last import without_mark
 from archloom.tvm_backend.passes.constants import duplicate_dequantize
+from archloom.tvm_backend.passes.own_names import with_own_names
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
 from archloom.tvm_backend.targets.choice import Chosen
@@ -45,40 +45,20 @@ NEEDED: dict[Numbers, str] = {
 class Partitioned:
     """A partitioned module, the host's operators (without reasons), and where each region's were.
 
-    ``refused`` has for each variable the first answer of each target that did not take its operator. ``results`` gives,
-    by the name of an operator that was taken, the variable of the network that holds its result; names that several
-    operators have are left out. ``channels_last`` has those of them whose results are images [n, h, w, c], which the
-    network has as [n, c, h, w].
+    ``network`` is the module before, with names of its own for all variables: one of such a name in ``module`` holds
+    the same numbers. ``refused`` has for each variable the first answer of each target that did not take its operator.
+    ``pixels`` has the names of images [n, h, w, c], which the network has as [n, c, h, w].
     """
 
     module: ir.IRModule
+    network: ir.IRModule
     refused: Mapping[str, tuple[Refused, ...]]
     host: tuple[HostOp, ...]
     positions: Positions
-    results: Mapping[str, str] = field(default_factory=dict)
-    channels_last: frozenset[str] = frozenset()
+    pixels: frozenset[str] = frozenset()
     flow: Flow = field(default_factory=Flow)
     """what operators read and make"""
     fallbacks: tuple[Fallback, ...] = ()
-
-
-@dataclass(eq=False)
-class _Taken:
-    """What is taken: names of operators by the variable of their result; ``transposed`` has the variables whose
-    operators end with the axes exchanged."""
-
-    names: dict[str, list[str]] = field(default_factory=dict)
-    transposed: set[str] = field(default_factory=set)
-
-    def note(self, names: list[str], result: str, others: list[str], transposed: bool) -> None:
-        """In place of smaller matches inside of it, of ``others`` than transposed variables: an image has the name of
-        the pixels that it is made of, whose operator keeps it."""
-        if transposed and result not in others and result in self.names:
-            return
-        for variable in others:
-            self.names.pop(variable, None)
-        self.names[result] = names
-        self.transposed = self.transposed | {result} if transposed else self.transposed - {result}
 
 
 def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
@@ -87,9 +67,8 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     In the result each region is a function with the attributes ``Codegen`` (the target) and ``global_symbol``, which
     calls composite functions.
     """
-    module = ir.of(module).ensure_dataflow(module)
+    module = network = named(module)
     refused: dict[str, dict[str, Refused]] = {}
-    taken = _Taken()
     pixels: set[str] = set()
     fallbacks: dict[Fallback, None] = {}
     for target in chosen:
@@ -98,7 +77,7 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
         def refuse(variable: str, reason: str, needs: str, name: str = target.name) -> None:
             refused.setdefault(variable, {}).setdefault(name, Refused(name, reason, needs))
 
-        module, slower = fuse_by_pattern(prepare(module, target, refuse, pixels), patterns_of(target, refuse, taken))
+        module, slower = fuse_by_pattern(prepare(module, target, refuse, pixels), patterns_of(target, refuse))
         fallbacks.update(dict.fromkeys(slower))
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     owners = {name: target.name for target in chosen for name in target.composites}
@@ -108,12 +87,14 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     for target in chosen:
         module = target.backend.run_passes(
             UMAPhase.POST_PARTITIONING_1, module, target.options, lambda variable, reason, needs: None)
-    named = [(name, variable) for variable, names in taken.names.items() for name in names]
-    count = Counter(name for name, _ in named)
     answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
-    results = {name: v for name, v in named if count[name] == 1}
-    images = frozenset(name for name, variable in results.items() if variable in pixels - taken.transposed)
-    return Partitioned(module, answers, host, positions, results, images, flow, tuple(fallbacks))
+    return Partitioned(module, network, answers, host, positions, frozenset(pixels), flow, tuple(fallbacks))
+
+
+def named(module: ir.IRModule) -> ir.IRModule:
+    """A network as it is partitioned: with names of its own for all variables, and its result bound once."""
+    module = with_own_names(ir.of(module).ensure_dataflow(module))
+    return ir.of(module).ensure_dataflow(module)
 
 
 def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse, pixels: set[str] | None = None) -> ir.IRModule:
@@ -126,15 +107,14 @@ def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse, pixels: set[str
 
 
 def patterns_of(
-    target: Chosen, refuse: Refuse = lambda variable, reason, needs: None, taken: _Taken | None = None,
+    target: Chosen, refuse: Refuse = lambda variable, reason, needs: None,
 ) -> list[tuple[str, Any, Callable[[Any], bool]]]:
-    """Names, patterns and checks; ``refuse`` hears what a check sees, ``taken`` gets what is taken."""
-    noted = _Taken() if taken is None else taken
-    return [(name, p.make(), _check(p, target, refuse, noted)) for name, p in target.composites.items()]
+    """Names, patterns and checks; ``refuse`` hears what a check sees."""
+    return [(name, p.make(), _check(p, target, refuse)) for name, p in target.composites.items()]
 
 
-def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: _Taken) -> Callable[[Any], bool]:
-    """The pattern's predicate as TVM calls it, noting each refusal, and each result that is taken."""
+def _check(pattern: Pattern, target: Chosen, refuse: Refuse) -> Callable[[Any], bool]:
+    """The pattern's predicate as TVM calls it, noting each refusal."""
 
     def check(context: Any) -> bool:
         inside = dict(context.matched_bindings.items())
@@ -146,7 +126,6 @@ def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: _Taken) -> C
                 verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
                 verdict = target.placed(pattern, found) if verdict.ok else verdict
             if verdict.ok:
-                _note(found, context, inside, taken)
                 return True
         if pattern.quiet:
             return False
@@ -157,18 +136,6 @@ def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: _Taken) -> C
         return False
 
     return check
-
-
-def _note(op: QuantizedOp, context: Any, inside: Mapping[Any, Any], taken: _Taken) -> None:
-    """The operator's name and the variable of its result."""
-    result = next((var.name for var, value in inside.items() if value.same_as(context.matched_expr)), None)
-    if result is None:
-        return
-    # an operator alone has no other name than that of its result
-    names = sorted({op.name, result} if op.name == op.anchor or is_made_up(op.name) else {op.name})
-    exchanged = {var for var, value in inside.items() if ir.op_name(value) == "permute_dims"}
-    others = [var.name for var in inside if var not in exchanged]
-    taken.note(names, result, others, ir.op_name(context.matched_expr) == "permute_dims")
 
 
 def _read(backend: UMABackend, context: Any, inside: Mapping[Any, Any]) -> QuantizedOp | Verdict:

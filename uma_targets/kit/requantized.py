@@ -33,7 +33,7 @@ def rules_of(machine: Requantizer, *, gathered: bool = False) -> tuple[Rule, ...
     def without_table(op: QuantizedOp) -> str | None:
         """Nothing but a ReLU or clip follows, quantized as what it bounds: there are no tables."""
         kinds = [stage.kind for stage in numbers.merged(op.stages)]
-        return None if machine.tables or len(kinds) <= 2 else f"{kinds[2]} of bytes follows it"
+        return None if len(kinds) <= 2 else f"{kinds[2]} of bytes follows it"
 
     def zeros_in_bias(op: QuantizedOp) -> str | None:
         """Zero points of the operands are part of the bias: those of constants are 0, or the machine subtracts them."""
@@ -53,8 +53,8 @@ def rules_of(machine: Requantizer, *, gathered: bool = False) -> tuple[Rule, ...
             return str(error)
         return None
 
-    return (byte_operands, scales_of_channels, bias_of_sums, finished_by_host, bytes_as_result, without_table,
-            zeros_in_bias, within_reach)
+    return (byte_operands, scales_of_channels, bias_of_sums, finished_by_host, bytes_as_result,
+            *([] if machine.tables else [without_table]), zeros_in_bias, within_reach)
 
 
 def by_machine(machine: Requantizer, strategy: Strategy) -> Strategy:

@@ -32,8 +32,9 @@ def unsupported_onnx_operators(graph: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-def from_onnx(model: Any) -> IRModule:
-    """Import an ONNX model; the result of each node is bound to a variable of the node's name.
+def from_onnx(model: Any) -> tuple[IRModule, dict[str, str]]:
+    """Import an ONNX model; the result of each node is bound to a variable of the node's name. With it, by a variable's
+    name, the tensor that it holds.
 
     Raises :class:`ConversionError` with the node, or what the importer raises outside of a node.
     """
@@ -78,7 +79,10 @@ def from_onnx(model: Any) -> IRModule:
     with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
         importer = Importer({}, {})
         try:
-            return importer.from_onnx(model.graph, opset)
+            module = importer.from_onnx(model.graph, opset)
+            inputs = list(module["main"].params)
+            return module, {str(value.name): str(tensor) for tensor, value in importer._nodes.items()
+                            if isinstance(value, relax.Var) and not any(value.same_as(given) for given in inputs)}
         finally:
             emptied(importer.bb)
 

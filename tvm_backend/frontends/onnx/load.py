@@ -60,20 +60,21 @@ def _load(proto: onnx.ModelProto, label: str, name: str, input_shapes: Shapes | 
         if is_asked:  # the same sums on both sides of a comparison
             asked = proto
         proto, fallbacks = rewritten(proto, label)
-    module, more = _imported(proto, label)
-    return replace(make_model(module, name, "onnx", asked, *_border(proto)), fallbacks=(*fallbacks, *more))
+    module, tensors, more = _imported(proto, label)
+    model = make_model(module, name, "onnx", asked, *_border(proto))
+    return replace(model, fallbacks=(*fallbacks, *more), tensors=tensors)
 
 
-def _imported(proto: onnx.ModelProto, label: str) -> "tuple[compat.IRModule, Fallbacks]":
-    """By TVM's importer. Where it fails and shapes are computed, they are computed first: TVM 0.27 takes shapes for a
-    type of their own, with which most operators cannot compute."""
+def _imported(proto: onnx.ModelProto, label: str) -> "tuple[compat.IRModule, dict[str, str], Fallbacks]":
+    """By TVM's importer, with the tensors that variables hold. Where it fails and shapes are computed, they are
+    computed first: TVM 0.27 takes shapes for a type of their own, with which most operators cannot compute."""
     from archloom.tvm_backend.frontends.onnx import by_tvm
     from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
 
     fallbacks: Fallbacks = ()
     while True:
         try:
-            return by_tvm.from_onnx(proto), fallbacks
+            return *by_tvm.from_onnx(proto), fallbacks
         except by_tvm.IMPORT_ERRORS as error:
             if not fallbacks and any(node.op_type in ("Shape", "Size") for node in proto.graph.node):
                 why = f"TVM's importer failed: {_first_line(error)}"
