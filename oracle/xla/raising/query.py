@@ -191,7 +191,8 @@ def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def _divisor(form: Affine) -> tuple[int, int] | None:
-    """Divisor and shift of an innermost ``(x + shift) // divisor`` (or ``%``) of the form's variable, if it has one."""
+    """Divisor and shift of an innermost ``(x + shift) // divisor`` (or ``%``) of the form's variable, if it has one; of
+    another multiple of the variable, the period in which its remainders repeat."""
     for atom, _ in form.terms:
         if isinstance(atom, str):
             continue
@@ -200,4 +201,6 @@ def _divisor(form: Affine) -> tuple[int, int] | None:
         ((_, factor),) = atom.numerator.terms
         if factor > 0 and atom.divisor % factor == 0:
             return atom.divisor // factor, atom.numerator.constant // factor
+        period = atom.divisor // math.gcd(factor, atom.divisor)
+        return (period, 0) if period > 1 else None
     return None

@@ -18,6 +18,7 @@ LAYERS: dict[str, Workload] = {
     "edges of tiles": gemm(37, 45, 70, epilogue=RELU, dtype="float32"),
     "rows of tiles": gemm(169, 100, 64, epilogue=RELU, dtype="float32"),
     "rows of an image in registers of their own": conv2d(1, 16, 16, 32, 64, 3, 3, epilogue=RELU, dtype="float32"),
+    "tiles of rows that do not divide the image": conv2d(1, 37, 37, 16, 48, 3, 3, epilogue=RELU, dtype="float32"),
     "few channels": conv2d(1, 29, 29, 3, 20, 3, 3, stride=(2, 2), epilogue=RELU, dtype="float32"),
 }
 
