@@ -139,7 +139,7 @@ def planned(case: Case) -> dict[str, Any]:
         return {"cycles": None, "seconds": round(time.process_time() - start, 4), "mapping": f"none: {error}"}
     seconds = time.process_time() - start
     return {"cycles": plan.timing.cycles, "seconds": round(seconds, 4), "mapping": str(plan.mapping),
-            "considered": plan.considered, "simulated": plan.simulated}
+            "considered": plan.considered, "simulated": plan.simulated, "bound": plan.bound_cycles}
 
 
 SPREAD = 1.1

@@ -2,9 +2,8 @@
 
 Products cost the same in every plan; plans differ in what they load from memory, over how many cores it goes, and how
 often it is written to and read from L1. Kept tiles are loaded once, multicast ones once for all that share them. Exact
-but for shallow first steps, which take and give back sums a few times more, and for attention under a causal mask: that
-is exact for what is computed, and keys that are kept, or sent to blocks which end at different keys, are counted as the
-block that sees most of a wave needs them.
+but for shallow first steps, which take and give back sums a few times more, and for attention under a causal mask whose
+blocks end together by twos, fours, ..., as too long a program would have to state each by itself.
 """
 
 from __future__ import annotations
@@ -44,7 +43,8 @@ from archloom.oracle.errors import MappingError
 
 def joules(gemm: TileGemm, machine: Machine, rates: Rates, found: Space) -> Joules:
     """Estimated joules of every candidate for a single product."""
-    return product_joules(gemm, machine, rates, found, NOTHING, 1.0)
+    steps = -(-gemm.k // (split_of(found) * found.column("bk")))
+    return product_joules(gemm, machine, rates, found, NOTHING, 1.0, steps)
 
 
 def parted_joules(work: Contraction, rates: Rates, found: PartedSpace) -> Joules:
@@ -52,9 +52,18 @@ def parted_joules(work: Contraction, rates: Rates, found: PartedSpace) -> Joules
     estimated = [np.zeros(0)]
     for parts, candidates in zip(found.parts, found.spaces):
         machine = part_of(found.machine, parts)
-        share = work.loaded(candidates.column("bm"), candidates.column("bk"), split_of(candidates))
-        estimated.append(work.problems * product_joules(work.gemm, machine, rates, candidates, work.epilogue, share))
+        share, steps = _loaded(work, candidates), work.steps(candidates.column("bk"), split_of(candidates))
+        estimated.append(work.problems * product_joules(
+            work.gemm, machine, rates, candidates, work.epilogue, share, steps))
     return np.asarray(work.blank * rates.stored + np.concatenate(estimated), np.float64)
+
+
+def _loaded(work: Contraction, candidates: Space) -> np.ndarray:
+    """The share of A's tiles that is loaded: windows of the last block, which may be smaller, have less in common."""
+    m, bm = work.gemm.m, candidates.column("bm")
+    whole, last = (work.loaded(tall, candidates.column("bk"), split_of(candidates)) for tall in (bm, (m - 1) % bm + 1))
+    rest = m % bm
+    return np.asarray(((m - rest) * whole + rest * last) / m)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +85,11 @@ class _Blocks:
 
 
 def product_joules(
-    gemm: TileGemm, machine: Machine, rates: Rates, found: Space, epilogue: Epilogue, share: np.ndarray | float
+    gemm: TileGemm, machine: Machine, rates: Rates, found: Space, epilogue: Epilogue, share: np.ndarray | float,
+    steps: np.ndarray,
 ) -> Joules:
-    """Of a product on a machine, or a part of one; ``share``: of A's tiles, what is loaded."""
+    """Of a product on a machine, or a part of one; ``share``: of A's tiles, what is loaded; ``steps`` of a core over
+    its part of the reduction."""
     c = found.columns
     spread = np.array([(*rows, *columns) for rows, columns, _ in found.spreads], np.int64).reshape(-1, 6)
     s = dict(zip(("rm", "rn", "rk", "cm", "cn", "ck"), spread[c["spread"]].T))
@@ -88,8 +99,7 @@ def product_joules(
     a = _moved(machine, rates, c["way_a"], gemm.m * gemm.k, (s["rn"], s["cn"]), n.loads(c["keep_a"]), share)
     b = _moved(machine, rates, c["way_b"], gemm.n * gemm.k, (s["rm"], s["cm"]), m.loads(c["keep_b"]), 1.0)
     reads = (n.count * gemm.m + m.count * gemm.n) * gemm.k
-    steps = np.ceil(gemm.k / (sums * c["bk"])) * sums
-    added = gemm.m * gemm.n * 2 * steps  # a product takes and gives back its sums in one access
+    added = gemm.m * gemm.n * 2 * steps * sums  # a product takes and gives back its sums in one access
     others = gemm.m * gemm.n * (sums - 1) * rates.added
     total: Joules = (
         gemm.m * gemm.n * gemm.k * rates.product + gemm.m * gemm.n * rates.stored + a + b + others
@@ -184,8 +194,8 @@ def _rows_of_chain(tiles: int, rates: Rates, c: Columns, blocks: np.ndarray) -> 
 @dataclass(frozen=True, eq=False)
 class _Counts:
     """Of the blocks of queries of a problem: how many; tiles of scores; steps, and those times tiles of queries; tiles
-    of scores that are masked; tiles of keys that all blocks see, that the longest of each wave sees, and that a core's
-    first one does."""
+    of scores that are masked; tiles of keys that all blocks see, that the longest of each wave sees, that the longest
+    of all does, and that the first blocks of the cores do."""
 
     blocks: np.ndarray
     scores: np.ndarray
@@ -194,6 +204,7 @@ class _Counts:
     masked: np.ndarray
     seen: np.ndarray
     longest: np.ndarray
+    most: np.ndarray
     first: np.ndarray
 
 
@@ -230,7 +241,7 @@ def _keys(machine: Machine, rates: Rates, c: Columns, n: _Counts) -> np.ndarray:
     rows, columns, way = c["rq"], c["cq"], c["way"]
     kept, none = c["keep"] == 1, way == 0
     alone = np.where(kept, n.first, n.seen)
-    shared = np.where(kept, n.first / np.minimum(rows * columns, n.blocks), n.longest)
+    shared = np.where(kept, n.most, n.longest)
     sends = np.select([way == ROW, way == COLUMN], [rows, columns], 1)
     tiles = np.where(none, alone, shared * sends)
     written = np.where(none, alone, shared * rows * columns)
@@ -249,8 +260,8 @@ def _counts(attention: Attention, c: Columns) -> _Counts:
         steps, waves = (parts - 1) * -(-share // bk) + -(-(keys - (parts - 1) * share) // bk), -(-blocks // places)
         return _Counts(
             blocks, np.full_like(bq, rows * keys), blocks * steps, rows * steps, 0 * bq, blocks * keys, waves * keys,
-            np.minimum(blocks, places) * keys)
-    scores, steps, row_steps, masked, seen, longest, first = (np.zeros(len(bq)) for _ in range(7))
+            np.full_like(bq, keys), np.minimum(blocks, places) * keys)
+    scores, steps, row_steps, masked, seen, longest, most, first = (np.zeros(len(bq)) for _ in range(8))
     for size, depth, cores in {(int(q), int(k), int(p)) for q, k, p in zip(bq, bk, places)}:
         these = (bq == size) & (bk == depth) & (places == cores)
         start = np.arange(0, rows, size)
@@ -259,9 +270,20 @@ def _counts(attention: Attention, c: Columns) -> _Counts:
         times = -(-end // depth)
         scores[these], steps[these], row_steps[these] = (tall * end).sum(), times.sum(), (tall * times).sum()
         masked[these], seen[these] = (tall * (end - whole)).sum(), end.sum()
-        most = np.maximum.reduceat(end, np.arange(0, len(end), cores))
-        longest[these], first[these] = most.sum(), min(cores, len(end)) * most.max()
-    return _Counts(blocks, scores, steps, row_steps, masked, seen, longest, first)
+        longest[these] = np.maximum.reduceat(end, np.arange(0, len(end), cores)).sum()
+        most[these], first[these] = end.max(), _first_ends(end, cores).sum()
+    return _Counts(blocks, scores, steps, row_steps, masked, seen, longest, most, first)
+
+
+def _first_ends(end: np.ndarray, cores: int) -> np.ndarray:
+    """Ends of the blocks that cores do first where keys are kept: those of the last wave, and for cores that have
+    nothing to do there those of the wave before, of which every second is dealt out the other way round."""
+    waves, last = divmod(len(end) - 1, cores)
+    last += 1
+    before = end[max(0, waves - 1) * cores:waves * cores]
+    if waves % 2 == 0:
+        before = before[::-1]
+    return np.concatenate([before[last:], end[waves * cores:]])
 
 
 def sweep_joules(work: Sweep, machine: Machine, rates: Rates, found: Table[SweepPlan]) -> Joules:

@@ -19,8 +19,9 @@ each loop:
 
 * of the blocks with which a loop takes the same number of waves only the smallest: it does the same work in less room
   (1.3 %: blocks of 3 and 1 tiles end with a smaller store than two of 2);
-* a pattern that sends tiles along a dimension of the mesh along which nobody shares them is a plain load (12 % on a
-  single core, whose ring is idle else; 0.2 % of a product of 8 x 10 x 16 tiles);
+* a pattern that sends tiles along a dimension of the mesh along which nobody shares them is a plain load (7 % where
+  ports of L1 are narrow; 0.2 % of a product of 8 x 10 x 16 tiles). Where nobody shares any, B's tiles may come along
+  the rows, whose rings are idle else, beside A's;
 * an operand is kept only where another wave uses it: tiles that are loaded for one wave alone are as many as when they
   are streamed, and need the room of all their steps instead of that of ``slots`` (15 % where memory is far and products
   are short; the search tries three slots with what it has found);
@@ -39,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machines.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS, NONE, PATTERNS, Pair, Pattern, Plan, Spread, TileGemm
+from archloom.mapper.spatial.plan import LEVELS, NONE, PATTERNS, ROW, Pair, Pattern, Plan, Spread, TileGemm
 
 P = TypeVar("P")
 
@@ -252,7 +253,8 @@ def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: tu
     """Patterns for the tiles of an operand that the cores along ``loop`` share; each loads its own where none does."""
     along_rows, along_columns = rows[loop], columns[loop]
     if along_rows * along_columns == 1:
-        return [NONE]
+        idle = loop == 0 and rows[1] * columns[1] == 1  # nothing else goes over the rings
+        return [NONE, *[ROW] * (idle and "row" in allowed)]
     found = ["none"]
     line = [over[loop + 1:] for over in (rows, columns) if over[loop] > 1]
     found += ["wave"] * (len(line) == 1 and max(line[0]) == 1)

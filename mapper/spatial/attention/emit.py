@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from archloom.mapper.spatial.attention.space import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention
-from archloom.mapper.spatial.attention.steps import Part, Run, Turn, share, turns
+from archloom.mapper.spatial.attention.steps import Part, Run, Turn, share, turns, without
 from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.mapper.spatial.programs.emit import bits, multicast
@@ -65,14 +65,14 @@ class _Step:
 @dataclass(frozen=True)
 class _Block:
     """Where a wave of blocks stands: the waves' numbers, the cores along the problems, what the wave does, which blocks
-    it is in all, the number of its first step, and whether keys are loaded."""
+    it is in all, the number of its first step, and the places that have their keys already (None: all)."""
 
     at: tuple[Affine, Affine]
     problems: tuple[Zone, ...]
     turn: Turn
     number: Affine
     step: Affine
-    loads_keys: bool
+    supplied: tuple[Zone, ...] | None
 
 
 @dataclass(frozen=True)
@@ -113,36 +113,37 @@ class _Emitter:
 
         def one(p: Affine, problem: Wave) -> Nodes:
             nodes: Nodes = []
-            for turn, these, loads in self.order():
-                def block(q: Affine, turn: Turn = turn, loads: bool = loads) -> Nodes:
+            for turn, these, supplied in self.order():
+                def block(q: Affine, turn: Turn = turn, supplied: tuple[Zone, ...] | None = supplied) -> Nodes:
                     step = p * steps + (q - turn.first) * turn.steps + turn.before
-                    return self.wave(_Block((p, q), problem.zones, turn, p * blocks + q, step, loads))
+                    return self.wave(_Block((p, q), problem.zones, turn, p * blocks + q, step, supplied))
 
                 nodes += repeat("wq", these, block)
             return nodes
 
         return repeat_waves("wp", waves(self.attention.problems, 1, self.plan.rows[0], self.plan.columns[0]), one)
 
-    def order(self) -> Iterator[tuple[Turn, range, bool]]:
-        """Waves of queries in the order in which they are done, and whether they load keys.
+    def order(self) -> Iterator[tuple[Turn, range, tuple[Zone, ...] | None]]:
+        """Waves of queries in the order in which they are done, and the places that have their keys already (None:
+        all).
 
         Kept keys are loaded by the wave that comes first; under a causal mask this must be the last, which sees most.
+        Cores that have nothing to do in it load theirs in the one before.
         """
         if self.plan.keys[1] == "stream":
-            yield from ((turn, range(turn.first, turn.first + turn.count), True) for turn in self.turns)
+            yield from ((turn, range(turn.first, turn.first + turn.count), ()) for turn in self.turns)
             return
-        down = self.attention.past is not None
-        loads = 1
+        down, last = self.attention.past is not None, self.turns[-1]
+        supplied: list[tuple[Zone, ...]] = [()]
+        if down and last.places < self.plan.spread(1) and self.plan.keys[0] == "none":
+            supplied.append(last.zones)
         for turn in reversed(self.turns) if down else self.turns:
             these = range(turn.first, turn.first + turn.count)
             these = these[::-1] if down else these
-            idle = turn.places < self.plan.spread(1)
-            if down and turn is self.turns[-1] and idle and self.plan.keys[0] == "none":
-                loads += 1  # cores that have nothing to do in the last wave load theirs in the one before
-            now, loads = min(loads, len(these)), loads - min(loads, len(these))
-            yield from ((turn, these[i:i + 1], True) for i in range(now))
-            if now < len(these):
-                yield turn, these[now:], False
+            now, supplied = supplied[:len(these)], supplied[len(these):]
+            yield from ((turn, these[i:i + 1], places) for i, places in enumerate(now))
+            if len(now) < len(these):
+                yield turn, these[len(now):], None
 
     # --- cores ---------------------------------------------------------------------------------------------------
     def each(
@@ -264,7 +265,7 @@ class _Emitter:
 
     def _ahead(self, block: _Block, step: _Step) -> Nodes:
         """Keys and values of a step, and its scores."""
-        found = [n for which in (0, 1) for n in self._load(block, step, which)] if block.loads_keys else []
+        found = [n for which in (0, 1) for n in self._load(block, step, which)]
         width = self.tiles[2]
 
         def bias(core: _Core, part: Part) -> Nodes:
@@ -311,6 +312,8 @@ class _Emitter:
         return self.parts(block, step.run.parts, work)
 
     def _load(self, block: _Block, step: _Step, which: int) -> Nodes:
+        if block.supplied is None:
+            return []
         pattern, width = self.plan.keys[0], self.tiles[2]
         tiles, (high, wide) = self.machine.tiles, self.plan.parts
         sent, alone = multicast(pattern, self.machine, (self.plan.columns[1], wide),
@@ -325,7 +328,8 @@ class _Emitter:
             return [Instr.make("load" if pattern == "none" else f"multicast_{pattern}", **what, **sent)]
 
         if pattern == "none":
-            return self.parts(block, step.run.parts, lambda core, part: one(core, part.tiles))
+            parts = without(step.run.parts, block.supplied)
+            return self.parts(block, parts, lambda core, part: one(core, part.tiles))
         found: Nodes = []
         for problem in block.problems:
             for over, most in step.run.loads:

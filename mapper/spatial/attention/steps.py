@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -160,6 +160,14 @@ def _parts(
         keys = min(some - start, depth * SIDE)
         found.append(Part(place, -(-keys // SIDE), keys, start + keys > every, over))
     yield from (part for part in _alike(zone, found) if part.keys > 0)
+
+
+def without(parts: Sequence[Part], zones: Sequence[Zone]) -> Sequence[Part]:
+    """The parts without the places of some zones."""
+    places = {(i, j) for zone in zones for i in zone.slow for j in zone.fast}
+    return parts if not places else [kept for part in parts for kept in _alike(part.zone, [
+        replace(part, zone=Zone(range(i, i + 1), range(j, j + 1), part.zone.size))
+        for i in part.zone.slow for j in part.zone.fast if (i, j) not in places])]
 
 
 def _alike(zone: Zone, places: list[Part]) -> list[Part]:

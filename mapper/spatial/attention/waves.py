@@ -69,13 +69,11 @@ class Waves:
         self.problems = -(-attention.problems // (c["rp"] * c["cp"]))
         self.places = c["rq"] * c["cq"]
         self.waves = -(-self.rows // (c["bq"] * self.places))
-        # cores that have nothing to do in the last wave, the first of kept keys, load theirs in the one before
-        self.idle = (c["way"] == NONE) & (self.waves * c["bq"] * self.places - self.rows >= c["bq"])
         row, column = c["rq"] - 1, c["cq"] - 1
         # the last that has a block in the last wave has the longest of all
-        blocks = -(-self.rows // c["bq"]) - (self.waves - 1) * self.places
+        self.blocks = -(-self.rows // c["bq"]) - (self.waves - 1) * self.places
         self.place = np.stack([
-            0 * row, np.where(blocks < self.places, blocks - 1, column), row * c["cq"], self.places - 1])
+            0 * row, np.where(self.blocks < self.places, self.blocks - 1, column), row * c["cq"], self.places - 1])
         self.alone = c["way"] == NONE
         self.along, self.down = c["way"] == ROW, c["way"] == COLUMN
         self.number = np.zeros(len(bk), int)
@@ -115,9 +113,15 @@ class Waves:
             rows = slice(int((number < self.waves).sum()))
             some, state = self._taken(rows), s.taken(rows)
             wave = np.where(some.kept, some.waves - 1 - number, number)  # kept keys: first what sees most
-            some._wave(state, wave, np.where(some.kept, number <= some.idle, True))
+            some._wave(state, wave, some._loads(number))
             s.put(rows, state)
             self.number[rows] = some.number
+
+    def _loads(self, number: int) -> Numbers:
+        """Which cores load keys in a wave: kept ones in the first, and those that have nothing to do there in the next
+        one, where each loads its own."""
+        idle = self.alone & (self.place >= self.blocks)
+        return ~self.kept | (number == 0) | (idle if number == 1 else False)
 
     def _wave(self, s: _State, wave: Numbers, loads: Numbers) -> None:
         attention, bq, bk = self.attention, self.bq, self.bk
@@ -135,7 +139,8 @@ class Waves:
         shortest = seen_tiles(attention, np.minimum(np.minimum(first, self.rows - 1) + bq, self.rows) - 1)
         unit, d = self.machine.vector_cycles, self.d
         share = filled / self.places
-        wanted = _Wanted(loads, share, longest, shortest, seen)
+        second = self.kept & (wave == self.waves - 2)
+        wanted = _Wanted(np.where(second, 1 - self.blocks / self.places, share), longest, shortest, seen)
         # queries come before the keys, results of the wave before leave meanwhile
         moved = np.where(there, self.queried * bq * share, 0)
         s.came = s.came + moved
@@ -229,10 +234,9 @@ class Waves:
 
 @dataclass(frozen=True, eq=False)
 class _Wanted:
-    """Of a wave: whether keys are loaded, the share of places with a block, and tiles of keys that its longest and its
-    shortest block see, and each of the cores that are followed."""
+    """Of a wave: the share of places that load keys, and tiles of keys that its longest and its shortest block see, and
+    each of the cores that are followed."""
 
-    loads: Numbers
     share: Numbers
     longest: Numbers
     shortest: Numbers

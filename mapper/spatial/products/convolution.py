@@ -264,14 +264,18 @@ class Convolution(Contraction):
     def loaded(self, bm: Column, bk: Column, split: Column) -> NDArray[np.float64]:
         """The share of the tiles of a step's windows that has to be loaded: pixels of several windows are loaded once.
         """
-        places = max(self.phases, key=lambda p: p.ys * p.xs)
-        pixels = bm * SIDE
-        row = pixels + np.minimum(places.dx, pixels) * (places.xs - 1)
-        whole = row + np.minimum(places.dy * self.line, row) * (places.ys - 1)
+        pixels, blocks, places, loaded = bm * SIDE, self.blocks // split, 0, np.zeros(len(bm))
+        for p in self.phases:
+            row = pixels + np.minimum(p.dx, pixels) * (p.xs - 1)
+            whole = row + np.minimum(p.dy * self.line, row) * (p.ys - 1)
+            loaded += _by_depth(p, bk, blocks, (whole, p.ys * row, p.ys * p.xs * pixels))
+            places += p.ys * p.xs
+        return loaded / (pixels * places)
+
+    def steps(self, bk: Column, split: Column) -> Column:
+        """Steps do not reach from phase to phase, and shallow ones not from place to place."""
         blocks = self.blocks // split
-        share = np.where(bk > blocks, row / (pixels * places.xs), 1.0)
-        every = bk > places.xs * blocks
-        return np.where(every, whole / (pixels * places.xs * places.ys), share)
+        return sum((_by_depth(p, bk, blocks, (1, p.ys, p.ys * p.xs * -(-blocks // bk))) for p in self.phases), 0 * bk)
 
     @property
     def blank(self) -> int:
@@ -385,3 +389,11 @@ class Convolution(Contraction):
         phase = list(sy).index(py) * len(sx) + list(sx).index(px)
         before = sum(p.ys * p.xs for p in self.phases[:phase])
         return before + sy[py].index(y) * len(sx[px]) + sx[px].index(x), 0
+
+
+def _by_depth(
+    p: Places, bk: Column, blocks: Column, each: "tuple[Column | int, Column | int, Column | int]"
+) -> Column:
+    """One of three numbers, by whether a step takes all places of a phase, a row of them or a part of one."""
+    whole, row, part = each
+    return np.where(bk >= p.ys * p.xs * blocks, whole, np.where(bk >= p.xs * blocks, row, part))

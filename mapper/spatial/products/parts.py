@@ -52,6 +52,10 @@ class Contraction(ABC):
         is spread over ``split`` cores."""
         return np.ones(len(bm))
 
+    def steps(self, bk: Column, split: Column) -> Column:
+        """How many steps of ``bk`` tiles a core takes, if the reduction is spread over ``split`` cores."""
+        return -(-self.gemm.k // (split * bk))
+
     @property
     def biases(self) -> int:
         """How many different biases there are: one, or one for each problem."""

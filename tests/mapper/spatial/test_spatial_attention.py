@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -304,6 +306,23 @@ def test_blocks_are_dealt_out_so_that_cores_have_equal_work() -> None:
                 for place in part.zone.fast:
                     work[place] += turn.count * steps.count * part.tiles
     assert work == [34] * 4
+
+
+@given(st.data())
+def test_no_core_loads_keys_twice_that_it_keeps(data: st.DataObject) -> None:
+    rows, columns = data.draw(st.sampled_from(MESHES))
+    plan = replace(data.draw(plans(rows, columns)), keys=("none", "keep"))
+    group, queries = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 200))
+    attention = Attention(data.draw(st.integers(1, 2)), queries, queries, 32, group, 0)
+    machine = Machine.of(mesh(rows, columns))
+    assume(fits(attention, plan, machine))
+    stream = emitted(attention, plan, machine)
+    first, seen = next(a.address for a in stream.arguments if a.name == "K"), Counter[tuple[int, int]]()
+    for each in instances(stream.body):
+        if each.instr.mnemonic == "load":
+            loads = zip(each.attribute("dram").tolist(), each.attribute("l1").tolist())
+            seen.update((dram, l1 // machine.tiles) for dram, l1 in loads if dram >= first)
+    assert seen and set(seen.values()) == {1}
 
 
 def test_a_plan_that_needs_too_much_names_what() -> None:

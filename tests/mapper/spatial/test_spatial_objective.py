@@ -35,10 +35,11 @@ from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.cli import main
 from archloom.tvm_backend.commands import mapping
 from archloom.uma_targets.cores.target import Wormhole
-from tests.support.examples import every, slow
+from tests.support.examples import every
 from tests.support.mapper.energies import without_control
 
 GEMM = TileGemm(8, 8, 8)
+CONVOLUTION = Convolution(1, 14, 14, 64, 64, (3, 3), padding=(1, 1, 1, 1), epilogue=Epilogue(True, False, "relu"))
 
 EXACT: dict[str, AnyWork] = {
     "a product": TileGemm(5, 7, 12),
@@ -47,7 +48,11 @@ EXACT: dict[str, AnyWork] = {
     "attention": Attention.of(1, 4, 200, 64),
     "attention with a bias": Attention.of(2, 3, 100, 32, bias=True),
     "causal attention": Attention.of(1, 8, 150, 64, 2, causal=True),
+    "attention to what came before": Attention(2, 300, 300, 32, 2, 10),
     "a step of decoding": Attention.of(1, 8, 1, 64, 2, keys=500),
+    "a convolution": CONVOLUTION,
+    "a convolution with a stride": replace(CONVOLUTION, stride=(2, 2)),
+    "a convolution with dilation": Convolution(2, 9, 11, 32, 40, (5, 3), padding=(1, 1, 1, 1), dilation=(1, 2)),
     "a chain": Chain(256, 128, 512, 128),
     "a chain of odd sizes": Chain(70, 100, 300, 90, "relu"),
     "a chain with biases": Chain(200, 100, 300, 90, "gelu", (True, True)),
@@ -59,8 +64,6 @@ EXACT: dict[str, AnyWork] = {
     "means of columns": Columns(500, 300, "mean"),
 }
 """Workloads whose energies the models give exactly."""
-
-CONVOLUTION = Convolution(1, 14, 14, 64, 64, (3, 3), padding=(1, 1, 1, 1), epilogue=Epilogue(True, False, "relu"))
 
 
 @cache
@@ -81,19 +84,10 @@ def energies(work: AnyWork, samples: int, chip: ArchitectureGraph | None = None)
 
 
 @pytest.mark.first_case
-@pytest.mark.parametrize("name", every(6, EXACT))
+@pytest.mark.parametrize("name", every(7, EXACT))
 def test_estimated_energies_are_those_that_are_measured(name: str) -> None:
     expected, real = energies(EXACT[name], 5)
     np.testing.assert_allclose(expected, real, rtol=1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("work", [GEMM, slow(CONVOLUTION), slow(Attention(2, 300, 300, 32, 2, 10))], ids=str)
-def test_estimated_energies_rank_plans_as_measured_ones_do(work: AnyWork) -> None:
-    expected, real = energies(work, 10)
-    first, second = (np.argsort(np.argsort(values, kind="stable")) for values in (expected, real))
-    assert np.corrcoef(first, second)[0, 1] >= 0.95
-    np.testing.assert_allclose(expected, real, rtol=5e-3)
 
 
 @pytest.mark.first_case

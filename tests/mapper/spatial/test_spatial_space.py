@@ -112,6 +112,7 @@ def test_what_a_rule_leaves_out_is_hardly_better(case: Tiny) -> None:
 @settings(SOME, max_examples=60)
 @example(Tiny("no torus", 1, 1, (4, 3, 4)))
 @example(Tiny("quick", 1, 1, (1, 1, 3), 4, 7))
+@example(Tiny("quick", 1, 1, (1, 1, 4), 2, 8))
 @example(Tiny("quick", 1, 2, (4, 4, 4), 4, 9))
 @given(tiny())
 def test_what_rules_leave_out_is_hardly_better(case: Tiny) -> None:

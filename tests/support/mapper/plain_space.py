@@ -79,13 +79,15 @@ def needless_sums(gemm: TileGemm, machine: Machine, plan: Plan) -> bool:
 
 
 def unshared_multicast(gemm: TileGemm, machine: Machine, plan: Plan) -> bool:
-    """Tiles are sent along a dimension of the mesh along which nobody shares them."""
+    """Tiles are sent along a dimension of the mesh along which nobody shares them, but for B's along rows where nobody
+    shares any."""
     def alone(pattern: str, loop: int) -> bool:
         one_row, one_column = plan.rows[loop] == 1, plan.columns[loop] == 1
         return {"row": one_column, "column": one_row}.get(pattern, pattern in ("down", "across") and (
             one_row or one_column))
 
-    return alone(plan.a[0], 1) or alone(plan.b[0], 0)
+    idle = plan.spread(0) * plan.spread(1) == 1 and plan.b[0] == "row"
+    return alone(plan.a[0], 1) or (alone(plan.b[0], 0) and not idle)
 
 
 def needless_keep(gemm: TileGemm, machine: Machine, plan: Plan) -> bool:
