@@ -159,6 +159,7 @@ def kinds(
 
 
 Kind: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+"""Of each candidate, how many passes there are that are alike, what a place takes in one, and how many places do."""
 
 
 def kinds_of_shares(extent: int, each: NDArray[np.int64], places: NDArray[np.int64]) -> tuple[Kind, Kind]:

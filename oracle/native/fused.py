@@ -12,7 +12,8 @@ from archloom.oracle.native import library
 from archloom.oracle.native.tracing import is_portable
 
 SMALLEST = 1 << 12
-"""From how many numbers on machine code counts: a call takes as long as some thousand of them by integers."""
+"""From how many numbers on machine code counts. A free choice: alone, 512 take 7 us and by integers 9, 4,096 take 6 and
+81, but of several operations on few numbers XLA makes one loop."""
 
 
 def fuses(shape: Sequence[int]) -> bool:

@@ -135,7 +135,8 @@ class Dataflow:
     def _element(
         self, item: WriteItem, known: Mapping[str, Affine], found: Match, q: Query, refused: Unraisable
     ) -> Expr:
-        """What is written, where a loop hands on other elements that are; as refused where it does these."""
+        """What is written to the query's elements, where a loop hands on others that the write makes; raises
+        ``refused`` where these are handed on, too."""
         index = tuple(found.digits[n] for n in range(len(item.write.window.dims)))
         if math.prod(high - low + 1 for low, high in (f.range(q.ranges) for f in index)) == math.prod(
                 item.write.window.shape) and all(f.is_linear and len(f.terms) == 1 for f in index):

@@ -182,7 +182,7 @@ def _stream(
     memory, unit = Memory.of(workload), vectors.unit(dict(parameters))
     counts = {t.name: t.size_bytes // t.item_bytes for t in (*workload.inputs, workload.output)}
     words = {t.name: Words(Affine(t.address), counts[t.name]) for t in memory.tensors}
-    lanes = map(int, mapping.dataflow.removeprefix(LANES))
+    lanes = map(int, mapping.dataflow.removeprefix(LANES).split(","))
     return memory.stream(isa, parameters, [
         node for nest, lane in zip(workload.nests, lanes, strict=True)
         for node in nodes_of(nest, words, unit, mapping.size("group"), lane)])
@@ -214,7 +214,7 @@ def _space(
     estimates = column(lambda choice: choice.cost).sum(axis=0)
 
     def mapping(c: Mapping[str, np.ndarray], i: int) -> TileMapping:
-        lanes = "".join(str(choices[int(c[name][i])].lane) for name, choices in zip(numbers, near))
+        lanes = ",".join(str(choices[int(c[name][i])].lane) for name, choices in zip(numbers, near))
         return TileMapping("nest", LANES + lanes, (("group", int(c["group"][i])),))
 
     return Space((Table(columns, {}, lambda c: estimates, mapping),), len(estimates))
