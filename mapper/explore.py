@@ -191,19 +191,20 @@ def explore(
     ranked: Iterable[tuple[P, float]], attempt: Callable[[P, float], Trial[P]], *, top_k: int,
     score: Callable[[Trial[P]], float] = fewest_cycles, variants: Callable[[P], Iterable[P]] | None = None,
     enough: Callable[[], bool] = lambda: False, heard: Callable[[Trial[P]], None] | None = None,
-    further: Callable[[int, float], bool] = lambda tried, over: False,
+    further: Callable[[int, float], bool] = lambda tried, over: False, beaten: Callable[[P], bool] = lambda plan: False,
 ) -> tuple[Trial[P], ...]:
     """The trials, in their order: the first ``top_k`` of ``ranked`` (plans with estimates) that are possible, then the
     ``variants`` of the one with the lowest ``score``.
 
     ``attempt`` simulates a plan; where it raises a MappingError, or the plan's stream cannot be resolved, the next one
     is tried instead. ``enough`` ends the search early, once there is a trial; ``further`` says whether to try one more
-    than ``top_k``, of how many were tried and what it is estimated at, over the best; ``heard`` is told each trial. The
-    first of those errors is raised where no plan is possible, a GivenUp at once where there is no trial so far; without
-    any plan the trials are none.
+    than ``top_k``, of how many were tried and what it is estimated at, over the best; a plan that is ``beaten`` counts
+    as tried, without a simulation, once there is a trial; ``heard`` is told each trial. The first of those errors is
+    raised where no plan is possible, a GivenUp at once where there is no trial so far; without any plan the trials are
+    none.
     """
     trials: dict[P, Trial[P]] = {}
-    refused, first = 0, None
+    refused, first, passed = 0, None, 0
 
     def take(plan: P, estimate: float) -> None:
         nonlocal refused, first
@@ -221,8 +222,12 @@ def explore(
     lowest = 0.0
     for plan, estimate in ranked:
         lowest = lowest or estimate
-        if len(trials) >= top_k and not further(len(trials), estimate / lowest if lowest else 1):
+        tried = len(trials) + passed
+        if tried >= top_k and not further(tried, estimate / lowest if lowest else 1):
             break
+        if trials and beaten(plan):
+            passed += 1
+            continue
         take(plan, estimate)
         if refused == MOST_REFUSED or (trials and enough()):
             break
@@ -231,7 +236,7 @@ def explore(
     if trials and variants is not None:
         best = min(trials.values(), key=score)
         for plan in variants(best.plan):
-            if plan not in trials and not enough():
+            if plan not in trials and not beaten(plan) and not enough():
                 take(plan, best.estimated_cycles)
     return tuple(trials.values())
 

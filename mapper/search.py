@@ -201,6 +201,7 @@ def _tried(
         return Trial(mapping, estimate, timing)
 
     numbers: dict[Mapping, int] = {}
+    bounds = space.bounds if effort.proven else None  # of cycles, which do not decide where energies do
     order = least(estimated)
     others = _otherwise_packed(space, estimated, mapping_of, order[:top_k])
     order, top_k = np.concatenate([order[:top_k], others, order[top_k:]]), top_k + len(others)
@@ -215,8 +216,15 @@ def _tried(
             numbers[mapping] = i
             yield mapping, float(estimated[i])
 
+    def beaten(mapping: Mapping) -> bool:
+        """Whether a candidate is proven to be hardly better than the best so far, at most."""
+        i = numbers.get(mapping)
+        return bounds is not None and i is not None and PROVEN * bounds[i] >= effort.fewest
+
     def variants(mapping: Mapping) -> Iterator[Mapping]:
-        found = chain(_variants(mapping), map(mapping_of, space.neighbours(numbers[mapping])))
+        near = {mapping_of(i): i for i in space.neighbours(numbers[mapping])}
+        numbers.update(near)
+        found = chain(_variants(mapping), near)
         return (each for each in found if asked is None or asked.allows(each, workload))
 
     def further(tried: int, over: float) -> bool:
@@ -224,7 +232,8 @@ def _tried(
         return (over <= effort.near and tried < ALIKE) or (over <= HOPELESS and effort.easy() and tried < easy)
 
     return explore(
-        candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
+        candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further,
+        beaten=beaten)
 
 
 class _Unknown(Exception):

@@ -95,9 +95,15 @@ class Space:
         ends = pairwise(self._starts.tolist())
         return [first + int(np.argmin(estimated[first:end])) for first, end in ends if first < end]
 
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """Cycles that each candidate takes at least; 0 where none are proven."""
+        found = [np.zeros(len(t), np.int64) if t.least is None else t.least(t.columns) for t in self.tables]
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
     def least(self) -> int:
         """Cycles that no candidate takes fewer than; 0 where none are proven of some."""
-        return min((0 if t.least is None else int(np.min(t.least(t.columns))) for t in self.tables), default=0)
+        return int(self.bounds.min(initial=np.iinfo(np.int64).max)) if len(self) else 0
 
     def first(self) -> tuple[Mapping, float]:
         """The candidate with the lowest estimate, and that: what there is without any simulation."""

@@ -69,6 +69,12 @@ def test_more_than_the_first_are_tried_as_long_as_it_is_asked_for() -> None:
     assert [t.plan for t in trials] == [2, 3] and asked == [(1, 1.5), (2, 2.0)]
 
 
+def test_what_is_beaten_counts_as_tried_and_is_not_simulated() -> None:
+    trials = explore(ranked(2, 3, 4, 1), attempt, top_k=3, variants=lambda plan: [2, 4, 6], beaten={3, 6}.__contains__)
+    assert [t.plan for t in trials] == [2, 4]
+    assert [t.plan for t in explore(ranked(3, 2), attempt, top_k=2, beaten=lambda plan: True)] == [3], "a first plan"
+
+
 def test_variants_are_those_of_the_best_by_the_score_and_tried_once() -> None:
     asked = []
 
