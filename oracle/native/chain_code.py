@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from archloom.oracle.native.handler import handler
+from archloom.oracle.native.sharing_code import Job, sharing
 from archloom.oracle.native.vectors import cells, masks, splat
 
 ROWS, VECTORS, LANES = 6, 2, 16
@@ -23,22 +24,35 @@ WIDTH = VECTORS * LANES
 
 VECTOR, MASK = f"<{LANES} x float>", f"<{LANES} x i1>"
 
+SHARED = 1 << 20
+"""From how many products on cores share them: some thirty microseconds on one, of which waking another takes ten."""
+
+SHARE = 8 * ROWS
+"""The fewest rows of a part: for fewer, copying a panel of ``b`` takes as long as its products."""
+
+PARTS = 8
+"""Parts that are enough for all cores to end at nearly the same time; where there are fewer panels, rows are shared,
+too."""
+
 PACKED = 4 * ROWS
 """From how many rows on a panel of ``b`` is copied into one piece first: each of its lines then lies beside the next,
 and not a row of ``b`` away from it, which costs more than the copy when it is read that often."""
 
 
-def module(symbol: str, *, fused: bool, control: tuple[int, int], zero: float = -0.0) -> str:
+def module(
+    symbol: str, *, fused: bool, control: tuple[int, int], zero: float = -0.0, shared: int = SHARED
+) -> str:
     """A module with ``symbol``, a handler of XLA's foreign function interface (version 0 of its C API).
 
     Its arguments are f32 arrays ``a [..., m, k]``, ``b [..., k, n]`` and the sums to begin with, in row-major order
     with equal leading axes. The sums are one number, or ``[..., m, n]`` where the result lies. ``a`` and ``b`` may have
     an axis of parts before the last two; the chain of each begins with ``zero``. ``fused`` rounds once for each product
     that is added. ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
+    Cores share ``shared`` products and more.
     """
     blocks = (line for rows in (ROWS, 2, 1) for line in _block(rows, fused, zero))
-    parts = [*_declarations(), *blocks, *_pack(), _PANELS, _BATCH,
-             _RUN.format(clear=~control[0], set=control[1]), handler(symbol)]
+    parts = [*_declarations(), *blocks, *_pack(), _PANEL, _JOB.type,
+             _part(control), _run(shared), handler(symbol), sharing()]
     return "\n".join(parts)
 
 
@@ -48,8 +62,7 @@ def _declarations() -> Iterator[str]:
     yield f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, {MASK})"
     yield "declare void @llvm.x86.sse.stmxcsr(ptr)"
     yield "declare void @llvm.x86.sse.ldmxcsr(ptr)"
-    yield "declare i64 @llvm.umin.i64(i64, i64)\ndeclare i64 @llvm.umax.i64(i64, i64)"
-    yield "declare ptr @malloc(i64)\ndeclare void @free(ptr)"
+    yield "declare i64 @llvm.umax.i64(i64, i64)"
 
 
 def _block(rows: int, fused: bool, zero: float) -> Iterator[str]:
@@ -107,6 +120,7 @@ number."""
 
 _PARTS = "i64 %parts, i64 %anext, i64 %bnext"
 
+
 def _pack() -> Iterator[str]:
     """``@pack``: k lines of a panel of ``b``, one beside the other; columns beyond the matrix are 0."""
     yield "define internal void @pack(ptr %b, ptr %to, i64 %k, i64 %n, i64 %width) {\nentry:"
@@ -136,47 +150,37 @@ def _added(cell: str, a: str, b: str, fused: bool) -> str:
 _ROW = ("ptr %ap, ptr %bp, ptr %crow, ptr %start, ptr %sums, i64 %k, i64 %n, i64 %width, i64 %line, "
         "i64 %parts, i64 %anext, i64 %bstep")
 
-_PANELS = f"""
-; one product of matrices: panels of columns, in each of them blocks of rows
-define internal void @panels({_POINTERS}, i64 %m, i64 %k, i64 %n, {_PARTS}) {{
+_PANEL = f"""
+; rows by a panel of columns, a block of rows after the other
+define internal void @panel({_POINTERS}, i64 %m, i64 %k, i64 %n, i64 %width, {_PARTS}) {{
 entry:
   %packs = icmp uge i64 %m, {PACKED}
-  br i1 %packs, label %allocate, label %panels
-allocate:
+  br i1 %packs, label %copy, label %rows
+copy:
   %every = call i64 @llvm.umax.i64(i64 %parts, i64 1)
   %lines = mul i64 %k, %every
   %bytes = mul i64 %lines, {WIDTH * 4}
   %memory = call ptr @malloc(i64 %bytes)
-  br label %panels
-panels:
-  %piece = phi ptr [null, %entry], [%memory, %allocate]
-  %height = phi i64 [0, %entry], [%lines, %allocate]
+  call void @pack(ptr %b, ptr %memory, i64 %lines, i64 %n, i64 %width)
+  br label %rows
+rows:
+  %piece = phi ptr [null, %entry], [%memory, %copy]
   %direct = icmp eq ptr %piece, null
+  %bp = select i1 %direct, ptr %b, ptr %piece
   %line = select i1 %direct, i64 %n, i64 {WIDTH}
   %packed = mul i64 %k, {WIDTH}
   %bstep = select i1 %direct, i64 %bnext, i64 %packed
-  br label %panel
-panel:
-  %j = phi i64 [0, %panels], [%j1, %next]
-  %rest = sub i64 %n, %j
-  %width = call i64 @llvm.umin.i64(i64 %rest, i64 {WIDTH})
-  %lies = getelementptr float, ptr %b, i64 %j
-  %cp = getelementptr float, ptr %c, i64 %j
-  %bp = select i1 %direct, ptr %lies, ptr %piece
-  br i1 %direct, label %row, label %copy
-copy:
-  call void @pack(ptr %lies, ptr %piece, i64 %height, i64 %n, i64 %width)
   br label %row
 row:
-  %r = phi i64 [0, %panel], [0, %copy], [%r{ROWS}, %block], [%r2, %pair], [%r1, %single]
+  %r = phi i64 [0, %rows], [%r{ROWS}, %block], [%r2, %pair], [%r1, %single]
   %left = sub i64 %m, %r
   %end = icmp eq i64 %left, 0
-  br i1 %end, label %next, label %choose
+  br i1 %end, label %done, label %choose
 choose:
   %ao = mul i64 %r, %k
   %ap = getelementptr float, ptr %a, i64 %ao
   %co = mul i64 %r, %n
-  %crow = getelementptr float, ptr %cp, i64 %co
+  %crow = getelementptr float, ptr %c, i64 %co
   %whole = icmp uge i64 %left, {ROWS}
   br i1 %whole, label %block, label %few
 block:
@@ -194,48 +198,71 @@ single:
   call void @block1({_ROW})
   %r1 = add i64 %r, 1
   br label %row
-next:
-  %j1 = add i64 %j, {WIDTH}
-  %more = icmp ult i64 %j1, %n
-  br i1 %more, label %panel, label %done
 done:
   call void @free(ptr %piece)
   ret void
 }}
 """
 
-_BATCH = f"""
-define internal void @batch({_POINTERS}, i64 %count, i64 %m, i64 %k, i64 %n, i64 %parts) noinline {{
+_JOB = Job(("a", "b", "c", "start"), ("m", "k", "n", "parts", "panels", "chunks", "rows"))
+"""What the parts of a call have in common: each of the ``panels`` is shared by ``chunks`` of so many ``rows``."""
+
+
+def _part(control: tuple[int, int]) -> str:
+    """``@part``: a chunk of rows by a panel of columns of one product of matrices."""
+    return f"""
+define internal void @part(ptr %job, i64 %number) noinline {{
 entry:
+{_JOB.read}
+  %each = mul i64 %panels, %chunks
+  %i = udiv i64 %number, %each
+  %inside = urem i64 %number, %each
+  %panel = udiv i64 %inside, %chunks
+  %chunk = urem i64 %inside, %chunks
+  %low = mul i64 %chunk, %rows
+  %below = sub i64 %m, %low
+  %height = call i64 @llvm.umin.i64(i64 %below, i64 %rows)
+  %j = mul i64 %panel, {WIDTH}
+  %beside = sub i64 %n, %j
+  %width = call i64 @llvm.umin.i64(i64 %beside, i64 {WIDTH})
+  %every = call i64 @llvm.umax.i64(i64 %parts, i64 1)
   %anext = mul i64 %m, %k
   %bnext = mul i64 %k, %n
-  %every = call i64 @llvm.umax.i64(i64 %parts, i64 1)
   %as = mul i64 %anext, %every
   %bs = mul i64 %bnext, %every
   %cs = mul i64 %m, %n
-  br label %each
-each:
-  %i = phi i64 [0, %entry], [%i1, %each]
-  %ao = mul i64 %i, %as
-  %bo = mul i64 %i, %bs
-  %co = mul i64 %i, %cs
+  %a0 = mul i64 %i, %as
+  %a1 = mul i64 %low, %k
+  %ao = add i64 %a0, %a1
+  %b0 = mul i64 %i, %bs
+  %bo = add i64 %b0, %j
+  %c0 = mul i64 %i, %cs
+  %c1 = mul i64 %low, %n
+  %c2 = add i64 %c0, %c1
+  %co = add i64 %c2, %j
   %ap = getelementptr float, ptr %a, i64 %ao
   %bp = getelementptr float, ptr %b, i64 %bo
   %cp = getelementptr float, ptr %c, i64 %co
-  call void @panels(ptr %ap, ptr %bp, ptr %cp, ptr %start, ptr %sums, i64 %m, i64 %k, i64 %n, {_PARTS})
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %count
-  br i1 %more, label %each, label %done
-done:
+  %saved = alloca i32
+  %used = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %saved)
+  %control = load i32, ptr %saved
+  %cleared = and i32 %control, {~control[0]}
+  %during = or i32 %cleared, {control[1]}
+  store i32 %during, ptr %used
+  call void @llvm.x86.sse.ldmxcsr(ptr %used)
+  call void @panel(ptr %ap, ptr %bp, ptr %cp, ptr %start, ptr %c, i64 %height, i64 %k, i64 %n, i64 %width, {_PARTS})
+  call void @llvm.x86.sse.ldmxcsr(ptr %saved)
   ret void
 }}
 """
 
-_RUN = """
-define internal void @run(ptr %arguments, ptr %results) {{
+
+def _run(shared: int) -> str:
+    """``@run``: the parts of a call."""
+    return f"""
+define internal void @run(ptr %frame, ptr %arguments, ptr %results) {{
 entry:
-  %saved = alloca i32
-  %used = alloca i32
   %a = call ptr @data(ptr %arguments, i64 0)
   %b = call ptr @data(ptr %arguments, i64 1)
   %start = call ptr @data(ptr %arguments, i64 2)
@@ -250,14 +277,36 @@ entry:
   %m = call i64 @extent(ptr %arguments, i64 0, i64 2)
   %k = call i64 @extent(ptr %arguments, i64 0, i64 1)
   %n = call i64 @extent(ptr %results, i64 0, i64 1)
-  call void @llvm.x86.sse.stmxcsr(ptr %saved)
-  %control = load i32, ptr %saved
-  %cleared = and i32 %control, {clear}
-  %during = or i32 %cleared, {set}
-  store i32 %during, ptr %used
-  call void @llvm.x86.sse.ldmxcsr(ptr %used)
-  call void @batch(ptr %a, ptr %b, ptr %c, ptr %start, ptr %c, i64 %batches, i64 %m, i64 %k, i64 %n, i64 %parts)
-  call void @llvm.x86.sse.ldmxcsr(ptr %saved)
+  %over = add i64 %n, {WIDTH - 1}
+  %panels = udiv i64 %over, {WIDTH}
+  %every = call i64 @llvm.umax.i64(i64 %parts, i64 1)
+  %sums = mul i64 %m, %n
+  %depth = mul i64 %k, %every
+  %products = mul i64 %sums, %depth
+  %all = mul i64 %products, %batches
+  %much = icmp uge i64 %all, {shared}
+  %columns = mul i64 %batches, %panels
+  %high = udiv i64 %m, {SHARE}
+  %apiece = udiv i64 {PARTS}, %columns
+  %wanted = call i64 @llvm.umin.i64(i64 %high, i64 %apiece)
+  %some = call i64 @llvm.umax.i64(i64 %wanted, i64 1)
+  %shares = select i1 %much, i64 %some, i64 1
+  %blocks = mul i64 %shares, {ROWS}
+  %rest = add i64 %m, %blocks
+  %less = sub i64 %rest, 1
+  %deep = udiv i64 %less, %blocks
+  %rows = mul i64 %deep, {ROWS}
+  %upto = add i64 %m, %rows
+  %before = sub i64 %upto, 1
+  %chunks = udiv i64 %before, %rows
+{_JOB.written}
+  %count = mul i64 %columns, %chunks
+  br i1 %much, label %together, label %alone
+together:
+  call void @share(ptr %frame, i64 %count, ptr @part, ptr %job)
+  ret void
+alone:
+  call void @each(i64 %count, ptr @part, ptr %job)
   ret void
 }}
 """

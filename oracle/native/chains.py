@@ -13,18 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.native import library
-from archloom.oracle.native.sharing import shared
 from archloom.oracle.native.tracing import is_portable
 
 Rounding: TypeAlias = Literal["each", "fused_flush", "fused_keep"]
 """Products and sums are rounded each, subnormal numbers being zeros; or at once, with subnormal numbers as zeros or
 kept."""
-
-SHARED = 1 << 24
-"""From how many products on cores share them: some milliseconds on one."""
-
-SHARE = 48
-"""The fewest rows for a core: for fewer, copying ``b`` takes as long as its products."""
 
 
 def possible() -> bool:
@@ -55,7 +48,7 @@ def _result(a: Any, b: Any, parts: bool) -> tuple[int, ...]:
 @cache
 def _batchable(name: str, parts: bool) -> Callable[[Any, Any, Any], Any]:
     """A handler as a function of JAX; a batch by ``jax.vmap`` is one more leading axis."""
-    batchable = jax.custom_batching.custom_vmap(lambda a, b, c: _shared(name, a, b, c, parts))
+    batchable = jax.custom_batching.custom_vmap(lambda a, b, c: _call(name, a, b, c, parts))
 
     @batchable.def_vmap
     def _(size: int, batched: Sequence[bool], *operands: Any) -> tuple[Any, bool]:
@@ -67,13 +60,6 @@ def _batchable(name: str, parts: bool) -> Callable[[Any, Any, Any], Any]:
         return batchable(a, b, c), True
 
     return batchable  # type: ignore[no-any-return]
-
-
-def _shared(name: str, a: Any, b: Any, c: Any, parts: bool) -> Any:
-    """The sums; of much work, a part of the rows on each core."""
-    rows = a.shape[-2]
-    return shared(rows, SHARE if a.size * b.shape[-1] >= SHARED else rows, lambda low, high: _call(
-        name, a[..., low:high, :], b, c[..., low:high, :] if c.ndim else c, parts))
 
 
 def _call(name: str, a: Any, b: Any, c: Any, parts: bool) -> Any:

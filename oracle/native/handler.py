@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def handler(symbol: str) -> str:
-    """``@symbol``, which calls ``@run(arguments, results)``, and what that may ask of the arrays in either list.
+    """``@symbol``, which calls ``@run(frame, arguments, results)``, and what that may ask of the arrays in either list.
 
     ``@data(list, i)`` is where array i lies, ``@extent(list, i, back)`` its extent along an axis, the last one being 1,
     and ``@extents(list, i, back)`` the product of those before that axis; ``@rank(list, i)`` counts axes.
@@ -94,7 +94,7 @@ run:
   %arguments = load ptr, ptr %given
   %made = getelementptr %Frame, ptr %frame, i32 0, i32 6, i32 4
   %results = load ptr, ptr %made
-  call void @run(ptr %arguments, ptr %results)
+  call void @run(ptr %frame, ptr %arguments, ptr %results)
   ret ptr null
 }}
 """

@@ -15,7 +15,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from archloom.oracle.native.handler import handler
+from archloom.oracle.native.sharing_code import Job, sharing
 from archloom.oracle.native.vectors import cells, masks, splat
+
+SHARED = 1 << 23
+"""From how many products on cores share them: some fifty microseconds on one, of which waking another takes ten."""
+
+SHARE, PARTS = 12, 8
+"""The fewest rows of a part, and how many parts are enough for all cores to end at nearly the same time; where there
+are fewer panels, rows are shared, too."""
+
+GROUPS, PACKED = 64, 1 << 20
+"""Groups that are packed at once, and from how many bytes on cores share them."""
 
 ROWS = 6
 """Rows of a block; the last one of a matrix begins as many before its end, and makes some elements twice."""
@@ -68,17 +79,17 @@ WAYS: Mapping[str, Way] = {
 """By the feature of the processor that it takes, as LLVM calls it; the best first."""
 
 
-def packing(way: Way, symbol: str) -> str:
+def packing(way: Way, symbol: str, *, shared: int = PACKED) -> str:
     """A module with the handler ``symbol``: ``b [..., k, n]`` of bytes packed as ``[..., panels, groups, 4 columns]``
-    bytes."""
-    parts = [_masked_type(way.lanes, "i8"), "declare i64 @llvm.umin.i64(i64, i64)", *_pack(way), _RUN_PACKING,
-             handler(symbol)]
+    bytes. Cores share ``shared`` bytes and more."""
+    parts = [_masked_type(way.lanes, "i8"), *_pack(way), _PACKING.type, _run_packing(way, shared), handler(symbol),
+             sharing()]
     return "\n".join(parts)
 
 
-def products(way: Way, symbol: str) -> str:
+def products(way: Way, symbol: str, *, shared: int = SHARED) -> str:
     """A module with the handler ``symbol``: ``a [..., m, k]``, of bytes or, for groups of two, of 16 bits, by a packed
-    ``b`` gives ``c [..., m, n]``."""
+    ``b`` gives ``c [..., m, n]``. Cores share ``shared`` products and more."""
     lanes, vector = way.lanes, way.vector
     addend = f"{vector}, " if way.adds else ""
     parts = [
@@ -86,11 +97,10 @@ def products(way: Way, symbol: str) -> str:
         f"declare void @llvm.masked.store.v{lanes}i32.p0({vector}, ptr, i32, <{lanes} x i1>)",
         f"declare i32 @llvm.vector.reduce.add.v{lanes}i32({vector})",
         _masked_type(4, "i8"), _masked_type(4 * lanes, "i8"),
-        "declare i64 @llvm.umin.i64(i64, i64)\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)",
-        "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+        "declare i64 @llvm.umax.i64(i64, i64)\ndeclare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
         *(line for block in way.blocks for line in _block(way, *block)),
-        *_sums(way), *_panel(way),
-        _RUN_PRODUCTS.format(size=4 // way.group, columns=way.columns, line=4 * way.columns), handler(symbol)]
+        *_sums(way), *_panel(way), _PRODUCTS.type,
+        _run_products(way, shared), handler(symbol), sharing()]
     return "\n".join(parts)
 
 
@@ -103,12 +113,13 @@ def _masked_type(lanes: int, kind: str) -> str:
 
 
 def _pack(way: Way) -> Iterator[str]:
-    """``@pack``: one matrix. Rows of the last group beyond k are those before, as they are multiplied by 0."""
+    """``@pack``: a matrix from row ``%low``, the first of a group, to before ``%high``. Rows of the last group beyond k
+    are those before, as they are multiplied by 0."""
     columns, rows = way.columns, range(way.group)
-    yield "define internal void @pack(ptr %b, ptr %to, i64 %k, i64 %n, i64 %panel) {\nentry:"
+    yield "define internal void @pack(ptr %b, ptr %to, i64 %k, i64 %n, i64 %panel, i64 %low, i64 %high) {\nentry:"
     yield f"  %edge = urem i64 %n, {columns}\n  %whole = sub i64 %n, %edge\n  %last = sub i64 %k, 1"
     yield from masks("%edge", way.lanes, way.vectors)
-    yield "  br label %group\ngroup:\n  %k0 = phi i64 [0, %entry], [%knext, %done]"
+    yield "  br label %group\ngroup:\n  %k0 = phi i64 [%low, %entry], [%knext, %done]"
     for r in rows:
         yield f"  %k{r}.0 = add i64 %k0, {r}\n  %k{r}.1 = call i64 @llvm.umin.i64(i64 %k{r}.0, i64 %last)"
         yield f"  %k{r}.2 = mul i64 %k{r}.1, %n\n  %row{r} = getelementptr i8, ptr %b, i64 %k{r}.2"
@@ -122,7 +133,7 @@ def _pack(way: Way) -> Iterator[str]:
     yield "  %none = icmp eq i64 %edge, 0\n  br i1 %none, label %done, label %narrow\nnarrow:"
     yield from _packed(way, "edge", "%whole", "%atrest", masked=True)
     yield f"  br label %done\ndone:\n  %knext = add i64 %k0, {way.group}"
-    yield "  %another = icmp ult i64 %knext, %k\n  br i1 %another, label %group, label %end\nend:\n  ret void\n}"
+    yield "  %another = icmp ult i64 %knext, %high\n  br i1 %another, label %group, label %end\nend:\n  ret void\n}"
 
 
 def _packed(way: Way, name: str, column: str, to: str, *, masked: bool) -> Iterator[str]:
@@ -278,8 +289,29 @@ def _panel(way: Way) -> Iterator[str]:
     yield "done:\n  ret void\n}"
 
 
-_RUN_PACKING = """
-define internal void @run(ptr %arguments, ptr %results) {
+_PACKING = Job(("b", "to"), ("k", "n", "panel", "matrix", "packed", "lines", "chunks"))
+"""Of packing: ``lines`` of each ``matrix`` are a part, of which there are ``chunks``."""
+
+
+def _run_packing(way: Way, shared: int) -> str:
+    """``@run`` of packing, and its ``@part``."""
+    return f"""
+define internal void @part(ptr %job, i64 %number) {{
+{_PACKING.read}
+  %i = udiv i64 %number, %chunks
+  %chunk = urem i64 %number, %chunks
+  %low = mul i64 %chunk, %lines
+  %upto = add i64 %low, %lines
+  %high = call i64 @llvm.umin.i64(i64 %upto, i64 %k)
+  %bo = mul i64 %i, %matrix
+  %bp = getelementptr i8, ptr %b, i64 %bo
+  %too = mul i64 %i, %packed
+  %top = getelementptr i8, ptr %to, i64 %too
+  call void @pack(ptr %bp, ptr %top, i64 %k, i64 %n, i64 %panel, i64 %low, i64 %high)
+  ret void
+}}
+
+define internal void @run(ptr %frame, ptr %arguments, ptr %results) {{
 entry:
   %b = call ptr @data(ptr %arguments, i64 0)
   %to = call ptr @data(ptr %results, i64 0)
@@ -292,63 +324,94 @@ entry:
   %panel = mul i64 %groups, %line
   %packed = mul i64 %panels, %panel
   %matrix = mul i64 %k, %n
-  br label %each
-each:
-  %i = phi i64 [0, %entry], [%i1, %each]
-  %bo = mul i64 %i, %matrix
-  %bp = getelementptr i8, ptr %b, i64 %bo
-  %too = mul i64 %i, %packed
-  %top = getelementptr i8, ptr %to, i64 %too
-  call void @pack(ptr %bp, ptr %top, i64 %k, i64 %n, i64 %panel)
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %batches
-  br i1 %more, label %each, label %done
-done:
+  %lines = mul i64 {way.group}, {GROUPS}
+  %over = add i64 %k, %lines
+  %less = sub i64 %over, 1
+  %chunks = udiv i64 %less, %lines
+{_PACKING.written}
+  %all = mul i64 %batches, %matrix
+  %much = icmp uge i64 %all, {shared}
+  %count = mul i64 %batches, %chunks
+  br i1 %much, label %together, label %alone
+together:
+  call void @share(ptr %frame, i64 %count, ptr @part, ptr %job)
   ret void
-}
+alone:
+  call void @each(i64 %count, ptr @part, ptr %job)
+  ret void
+}}
 """
 
-_RUN_PRODUCTS = """
-define internal void @run(ptr %arguments, ptr %results) {{
+_PRODUCTS = Job(("a", "b", "c", "sums"), ("m", "bytes", "n", "panel", "panels", "chunks"))
+"""Of products: a part is a chunk of the rows by a panel of columns."""
+
+
+def _run_products(way: Way, shared: int) -> str:
+    """``@run`` of products, and its ``@part``."""
+    return f"""
+define internal void @part(ptr %job, i64 %number) {{
+{_PRODUCTS.read}
+  %piece = udiv i64 %number, %chunks
+  %chunk = urem i64 %number, %chunks
+  %i = udiv i64 %piece, %panels
+  %p = urem i64 %piece, %panels
+  %all = mul i64 %m, %chunk
+  %low = udiv i64 %all, %chunks
+  %and = add i64 %all, %m
+  %high = udiv i64 %and, %chunks
+  %height = sub i64 %high, %low
+  %rows = mul i64 %i, %m
+  %row = add i64 %rows, %low
+  %j = mul i64 %p, {way.columns}
+  %left = sub i64 %n, %j
+  %width = call i64 @llvm.umin.i64(i64 %left, i64 {way.columns})
+  %ao = mul i64 %row, %bytes
+  %bo = mul i64 %piece, %panel
+  %c0 = mul i64 %row, %n
+  %co = add i64 %c0, %j
+  %ap = getelementptr i8, ptr %a, i64 %ao
+  %bp = getelementptr i8, ptr %b, i64 %bo
+  %cp = getelementptr i32, ptr %c, i64 %co
+  %sp = getelementptr i32, ptr %sums, i64 %row
+  call void @panel(ptr %ap, ptr %bp, ptr %cp, ptr %sp, i64 %height, i64 %bytes, i64 %n, i64 %width)
+  ret void
+}}
+
+define internal void @run(ptr %frame, ptr %arguments, ptr %results) {{
 entry:
   %a = call ptr @data(ptr %arguments, i64 0)
   %b = call ptr @data(ptr %arguments, i64 1)
   %c = call ptr @data(ptr %results, i64 0)
-  %batches = call i64 @extents(ptr %arguments, i64 0, i64 2)
+  %batches = call i64 @extents(ptr %results, i64 0, i64 2)
   %m = call i64 @extent(ptr %arguments, i64 0, i64 2)
   %k = call i64 @extent(ptr %arguments, i64 0, i64 1)
   %n = call i64 @extent(ptr %results, i64 0, i64 1)
   %groups = call i64 @extent(ptr %arguments, i64 1, i64 2)
-  %bytes = mul i64 %k, {size}
-  %panel = mul i64 %groups, {line}
-  %four = mul i64 %m, 4
+  %panels = call i64 @extent(ptr %arguments, i64 1, i64 3)
+  %bytes = mul i64 %k, {4 // way.group}
+  %panel = mul i64 %groups, {4 * way.columns}
+  %every = mul i64 %batches, %m
+  %four = mul i64 %every, 4
   %sums = call ptr @malloc(i64 %four)
-  br label %each
-each:
-  %i = phi i64 [0, %entry], [%i1, %next]
-  %bp = phi ptr [%b, %entry], [%bnext, %next]
-  %rows = mul i64 %i, %m
-  %ao = mul i64 %rows, %bytes
-  %co = mul i64 %rows, %n
-  %ap = getelementptr i8, ptr %a, i64 %ao
-  %cp = getelementptr i32, ptr %c, i64 %co
-  call void @sums(ptr %ap, ptr %sums, i64 %m, i64 %bytes)
-  br label %columns
-columns:
-  %j = phi i64 [0, %each], [%j1, %columns]
-  %piece = phi ptr [%bp, %each], [%bnext, %columns]
-  %left = sub i64 %n, %j
-  %width = call i64 @llvm.umin.i64(i64 %left, i64 {columns})
-  %cj = getelementptr i32, ptr %cp, i64 %j
-  call void @panel(ptr %ap, ptr %piece, ptr %cj, ptr %sums, i64 %m, i64 %bytes, i64 %n, i64 %width)
-  %bnext = getelementptr i8, ptr %piece, i64 %panel
-  %j1 = add i64 %j, {columns}
-  %more = icmp ult i64 %j1, %n
-  br i1 %more, label %columns, label %next
-next:
-  %i1 = add i64 %i, 1
-  %another = icmp ult i64 %i1, %batches
-  br i1 %another, label %each, label %done
+  call void @sums(ptr %a, ptr %sums, i64 %every, i64 %bytes)
+  %results1 = mul i64 %every, %n
+  %all = mul i64 %results1, %k
+  %much = icmp uge i64 %all, {shared}
+  %columns = mul i64 %batches, %panels
+  %most = udiv i64 %m, {SHARE}
+  %apiece = udiv i64 {PARTS}, %columns
+  %wanted = call i64 @llvm.umin.i64(i64 %most, i64 %apiece)
+  %some = call i64 @llvm.umax.i64(i64 %wanted, i64 1)
+  %chunks = select i1 %much, i64 %some, i64 1
+{_PRODUCTS.written}
+  %count = mul i64 %columns, %chunks
+  br i1 %much, label %together, label %alone
+together:
+  call void @share(ptr %frame, i64 %count, ptr @part, ptr %job)
+  br label %done
+alone:
+  call void @each(i64 %count, ptr @part, ptr %job)
+  br label %done
 done:
   call void @free(ptr %sums)
   ret void

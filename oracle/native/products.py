@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.native import library
-from archloom.oracle.native.product_code import ROWS, WAYS
-from archloom.oracle.native.sharing import shared
+from archloom.oracle.native.product_code import WAYS
 from archloom.oracle.native.tracing import is_portable
 
 SMALLEST = 1 << 13
 """From how many products on machine code counts: fewer take some microseconds, however they are made."""
-
-SHARED = 1 << 23
-"""From how many products on cores share them: some dozens of microseconds on one."""
-
-SHARE = 2 * ROWS
-"""The fewest rows for a core."""
 
 
 def multiplies(rows: int, columns: int, depth: int) -> bool:
@@ -67,15 +59,13 @@ def _batchable(feature: str) -> Any:
 
 
 def _product(feature: str, a: Any, b: Any) -> Any:
-    rows, columns = a.shape[-2], b.shape[-1]
+    columns = b.shape[-1]
     if 0 in (*a.shape, columns):
         return jnp.zeros((*a.shape[:-1], columns), jnp.int32)
     packed = _packed(feature, b)
     if not WAYS[feature].adds:
         a = a.astype(jnp.int16)
-    fewest = SHARE if math.prod(a.shape) * columns >= SHARED else rows
-    return shared(rows, fewest, lambda low, high: _call(
-        f"{library.PRODUCTS}{feature}", (*a.shape[:-2], high - low, columns), jnp.int32, a[..., low:high, :], packed))
+    return _call(f"{library.PRODUCTS}{feature}", (*a.shape[:-1], columns), jnp.int32, a, packed)
 
 
 def _packed(feature: str, b: Any) -> Any:

@@ -18,6 +18,7 @@ UNBOUNDED = {
     "takes nothing, and so is one value": (
         "acadl_models/timing/engine/compiling.py:_sources", "acadl_models/timing/engine/compiling.py:tell",
         "oracle/native/library.py:features", "oracle/native/library.py:tiles", "oracle/native/products.py:best",
+        "oracle/native/sharing_code.py:places",
         "oracle/taidl/keeping.py:_sources",
         "oracle/taidl/operators/elementary.py:_half_turns", "oracle/xla/executables.py:_borrow",
         "oracle/xla/executables.py:platform", "tvm_backend/frontends/onnx/versions.py:_newest_ir",

@@ -1,5 +1,7 @@
 """Chains of products and sums by machine code: equal to the interpreter's, bit for bit."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 import archloom
 from archloom.oracle import native
 from archloom.oracle.kernel.compiled import load_kernel
-from archloom.oracle.native import chains, library, sharing
+from archloom.oracle.native import library
 from archloom.oracle.taidl.operators import contraction, numbers
 from examples.amx_kernels import KERNELS
 from tests.support.examples import examples
@@ -22,9 +24,11 @@ SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1.2e-38, 
 
 
 @st.composite
-def operands(draw):
-    """Matrices of sizes around those of blocks, with or without leading axes and numbers at the borders of f32."""
-    m, k, n = (draw(st.sampled_from([1, 2, 5, 6, 7, 13, 24, 31, 32, 33, 49])) for _ in range(3))
+def operands(draw, rows=()):
+    """Matrices of sizes around those of blocks, with or without leading axes and numbers at the borders of f32; of so
+    many ``rows``, if there are any."""
+    sizes = 1, 2, 5, 6, 7, 13, 24, 31, 32, 33, 49
+    m, k, n = (draw(st.sampled_from(some)) for some in (rows or sizes, sizes, sizes))
     lead = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     exponents = draw(st.sampled_from([1, 40, 150]))
@@ -66,26 +70,35 @@ def bits(x):
     return np.where(np.isnan(x), np.float32(np.nan), x).view(np.uint32)
 
 
+@pytest.fixture
+def together(monkeypatch):
+    """Cores share all products, however few there are."""
+    chains = library.chains
+    monkeypatch.setattr(library, "chains", lambda *way: f"{chains(*way)}_together")
+    for name, make in list(library.HANDLERS.items()):
+        if name.startswith(library.CHAINS):
+            monkeypatch.setitem(library.HANDLERS, f"{name}_together", partial(make, shared=0))
+
+
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @examples(6, 400)
 @given(given_operands=operands())
 def test_chains_equal_the_interpreter(given_operands, rounding):
-    a, b, c, parts = given_operands
+    equal_to_the_interpreter(*given_operands, rounding)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@examples(6, 400)
+@given(given_operands=operands(rows=(1, 48, 97, 400)))
+def test_chains_that_cores_share_equal_the_interpreter(given_operands, rounding, together):
+    equal_to_the_interpreter(*given_operands, rounding)
+
+
+def equal_to_the_interpreter(a, b, c, parts, rounding):
     made = jax.jit(lambda *x: native.chain(*x, rounding, parts=parts))(a, b, c)
     with np.errstate(all="ignore"):
         expected = in_numpy(a, b, c, rounding, parts)
     np.testing.assert_array_equal(bits(made), bits(expected))
-
-
-@pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_cores_share_the_rows_of_large_products(rounding, monkeypatch):
-    monkeypatch.setattr(chains, "SHARED", 1)
-    monkeypatch.setattr(sharing.os, "sched_getaffinity", lambda _: range(3), raising=False)
-    random = np.random.default_rng(0)
-    a, b, c = (random.standard_normal(shape).astype("f") for shape in ((2, 150, 20), (2, 20, 40), (2, 150, 40)))
-    lowered = jax.jit(lambda *x: contraction.chain(*x, "f32", rounding)).lower(a, b, c)
-    assert lowered.as_text().count(f"@{library.CHAINS}{rounding}(") == 3
-    np.testing.assert_array_equal(bits(lowered.compile()(a, b, c)), bits(in_numpy(a, b, c, rounding)))
 
 
 def test_chains_in_a_batch_stay_one_call():

@@ -1,5 +1,7 @@
 """Products of signed bytes by machine code: equal to NumPy's, bit for bit, by every way that the processor has."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from archloom.oracle import native
 from archloom.oracle.kernel.compiled import load_kernel
-from archloom.oracle.native import library, products, sharing
+from archloom.oracle.native import library, products
 from archloom.oracle.native.product_code import WAYS
 from archloom.oracle.taidl.operators.integer_dot import integer_dot
 from archloom.oracle.xla.oracle import forget
@@ -44,10 +46,22 @@ def operands(draw):
     return bytes_of(random, (*lead, m, k), extreme), bytes_of(random, (*lead, k, n), extreme)
 
 
+@pytest.fixture(params=["alone", "together"])
+def cores(request, monkeypatch):
+    """One core for products as small as these, or all."""
+    if request.param == "alone":
+        return
+    for kind, name in (("PACKING", library.PACKING), ("PRODUCTS", library.PRODUCTS)):
+        monkeypatch.setattr(library, kind, f"{name}together_")
+        for feature in WAYS:
+            monkeypatch.setitem(library.HANDLERS, f"{name}together_{feature}",
+                                partial(library.HANDLERS[f"{name}{feature}"], shared=0))
+
+
 @pytest.mark.parametrize("feature", HERE)
 @examples(6, 400)
 @given(given_operands=operands())
-def test_products_equal_numpy(given_operands, feature):
+def test_products_equal_numpy(given_operands, feature, cores):
     made = jax.jit(lambda a, b: products.product(a, b, feature))(*given_operands)
     np.testing.assert_array_equal(np.asarray(made), in_numpy(*given_operands), strict=True)
 
@@ -110,17 +124,6 @@ def test_where_machine_code_multiplies(monkeypatch):
     tiles = True
     assert native.multiplies(1, 256, 256) and native.multiplies(256, 1, 256)
     assert not native.multiplies(2, 256, 256)
-
-
-def test_cores_share_the_rows_of_large_products(monkeypatch):
-    monkeypatch.setattr(products, "SHARED", 1)
-    monkeypatch.setattr(sharing.os, "sched_getaffinity", lambda _: range(3), raising=False)
-    random = np.random.default_rng(0)
-    a, b = bytes_of(random, (2, 50, 20), False), bytes_of(random, (2, 20, 40), False)
-    lowered = jax.jit(lambda a, b: products.product(a, b, HERE[0])).lower(a, b)
-    text = lowered.as_text()
-    assert text.count(f"@{library.PRODUCTS}{HERE[0]}(") == 3 and text.count(f"@{library.PACKING}{HERE[0]}(") == 1
-    np.testing.assert_array_equal(np.asarray(lowered.compile()(a, b)), in_numpy(a, b))
 
 
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (1, 0)])
