@@ -7,7 +7,8 @@ def handler(symbol: str) -> str:
     """``@symbol``, which calls ``@run(frame, arguments, results)``, and what that may ask of the arrays in either list.
 
     ``@data(list, i)`` is where array i lies, ``@extent(list, i, back)`` its extent along an axis, the last one being 1,
-    and ``@extents(list, i, back)`` the product of those before that axis; ``@rank(list, i)`` counts axes.
+    and ``@extents(list, i, back)`` the product of those before that axis; ``@rank(list, i)`` counts axes, and
+    ``@arrays(frame)`` arguments.
     """
     return _HANDLER.format(symbol=symbol)
 
@@ -35,6 +36,12 @@ define internal i64 @rank(ptr %list, i64 %i) {{
   %pointer = getelementptr %Buffer, ptr %buffer, i32 0, i32 4
   %rank = load i64, ptr %pointer
   ret i64 %rank
+}}
+
+define internal i64 @arrays(ptr %frame) {{
+  %count = getelementptr %Frame, ptr %frame, i32 0, i32 5, i32 2
+  %arrays = load i64, ptr %count
+  ret i64 %arrays
 }}
 
 define internal ptr @axis(ptr %list, i64 %i, i64 %back) {{

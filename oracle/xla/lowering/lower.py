@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, product
 from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp
+from archloom.oracle.native import fused
 from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
 from archloom.oracle.xla.lowering.folds import fold, one_chain
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, known
+from archloom.oracle.xla.lowering.programs import Program, program
 from archloom.oracle.xla.lowering.sums import summed
 from archloom.oracle.xla.lowering.views import Spread, extent, grid, names_of, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
@@ -92,12 +94,20 @@ class Lowering:
         """Lower operations within operations in a loop, the deepest first: they may be deeper than calls may be."""
         waiting = [e]
         while waiting:
-            inner = [o for o in waiting[-1].children if isinstance(waiting[-1], Map) and isinstance(o, Map)
-                     and _key(o, ranges) not in self._made]
+            inner = [o for o in self._before(waiting[-1], ranges)
+                     if isinstance(o, Map) and _key(o, ranges) not in self._made]
             if inner:
                 waiting += inner
             elif (done := waiting.pop()) is not e:
                 self.spread(done, ranges)
+
+    def _before(self, e: Expr, ranges: Ranges) -> Sequence[Expr]:
+        """What an operation is made of."""
+        found = self._program(e, ranges)
+        return found.leaves if found is not None else e.children if isinstance(e, Map) else ()
+
+    def _program(self, e: Expr, ranges: Ranges) -> Program | None:
+        return program(e, ranges, lambda o: _key(o, ranges) in self._made)
 
     def _bounded(self, found: Spread) -> Spread:
         """Unraisable for a tensor that is too large."""
@@ -149,11 +159,18 @@ class Lowering:
         number = known(e)
         if number is not None:
             return Spread(jnp.asarray(number), ())
-        names = names_of(e, ranges)
+        names, steps = names_of(e, ranges), self._program(e, ranges)
+        if steps is not None:
+            for leaf in steps.leaves:  # which may make what would be a step here
+                self.spread(leaf, ranges)
+            steps = self._program(e, ranges)
+        operands = e.operands if steps is None else steps.leaves
         # a fused multiply-add takes less where an operand is known
-        given = [known(o) if e.opcode == "fma" else None for o in e.operands]
+        given = [known(o) if e.opcode == "fma" else None for o in operands]
         arrays = [self.spread(o, ranges).expand(names) if x is None else x.reshape((1,) * len(names))
-                  for o, x in zip(e.operands, given, strict=True)]
+                  for o, x in zip(operands, given, strict=True)]
+        if steps is not None:
+            return Spread(fused(*arrays, flush=dict(e.attributes)["subnormals"] == "flush", steps=steps.steps), names)
         types = [o.dtype for o in e.operands]
         return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype, types), names)
 

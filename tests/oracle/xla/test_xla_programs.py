@@ -1,0 +1,101 @@
+"""Fused multiply-adds of fused multiply-adds are one program of machine code."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archloom.oracle import native
+from archloom.oracle.affine import Affine
+from archloom.oracle.native import library
+from archloom.oracle.taidl.operators.numbers import fma
+from archloom.oracle.xla.lowering.lower import DEEP, Lowering
+from archloom.oracle.xla.lowering.programs import MOST
+from archloom.oracle.xla.notation.build import map_of
+from archloom.oracle.xla.notation.expr import Const, Expr, Leaf, Map
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.skipif(not native.possible(), reason="JAX runs elsewhere than on an x86 processor with FMA")
+
+ROWS, COLUMNS = 70, 64
+"""Enough numbers for machine code; rows alone are too few."""
+
+RANGES = {"i": (0, ROWS - 1), "j": (0, COLUMNS - 1)}
+KEEP = (("subnormals", "keep"),)
+WHOLE = Leaf("x", Affine.variable("i") * COLUMNS + Affine.variable("j"), "f32")
+BY_ROW = Leaf("y", Affine.variable("i"), "f32")
+
+
+def fused(*operands: Expr, how: tuple[tuple[str, object], ...] = KEEP) -> Expr:
+    return Map("fma", operands, how, "f32")
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> Expr:
+    """Operations that share their operands, some of which lie deep, are of rows alone, flush, or are no sums."""
+    found: list[Expr] = [WHOLE, BY_ROW, Const(1.0, "f32"), Const(-0.0, "f32"), Const(0.0, "f32"), Const(0.7, "f32")]
+    for _ in range(draw(st.sampled_from([1, 3, 12, DEEP + 10, MOST + 10]))):
+        a, b, c = (draw(st.sampled_from([*found, found[-1], found[-1]])) for _ in range(3))
+        kind = draw(st.sampled_from(["fused", "fused", "fused", "flush", "negate"]))
+        how = (("subnormals", "flush"),) if kind == "flush" else KEEP
+        found.append(map_of("negate", (a,), (), "f32") if kind == "negate" else fused(a, b, c, how=how))
+    return fused(found[-1], WHOLE, found[-2])
+
+
+def in_numpy(e: Expr, leaves: dict[str, np.ndarray], made: dict[int, np.ndarray]) -> np.ndarray:
+    """Each operation by its NumPy twin, once."""
+    if id(e) not in made:
+        if isinstance(e, Leaf):
+            made[id(e)] = leaves[e.name]
+        elif isinstance(e, Const):
+            made[id(e)] = np.full((ROWS, COLUMNS), e.value, np.float32)
+        else:
+            assert isinstance(e, Map)
+            operands = [in_numpy(o, leaves, made) for o in e.operands]
+            flush = e.opcode == "fma" and dict(e.attributes)["subnormals"] == "flush"
+            made[id(e)] = -operands[0] if e.opcode == "negate" else fma(*operands, flush=flush)
+    return made[id(e)]
+
+
+def lowered(e: Expr, given_arrays: dict[str, np.ndarray]) -> tuple[str, np.ndarray]:
+    function = jax.jit(lambda x, y: Lowering({"x": x, "y": y}).tensor(e, ("i", "j"), RANGES))
+    arrays = [jnp.asarray(given_arrays[name]) for name in "xy"]
+    return function.lower(*arrays).as_text(), np.asarray(function(*arrays))
+
+
+def arrays(seed: int = 0) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    special = np.array([0.0, -0.0, np.inf, np.nan, 1e-45, -1e-40, 3e38], np.float32)
+    x = random.standard_normal((ROWS, COLUMNS)).astype("f") * np.float32(0.6)
+    x[random.random(x.shape) < 0.01] = random.choice(special)
+    return {"x": x, "y": random.standard_normal(ROWS).astype("f")}
+
+
+@examples(6, 200)
+@given(e=expressions(), seed=st.integers(0, 2**32 - 1))
+def test_programs_equal_the_interpreter(e: Expr, seed: int) -> None:
+    given_arrays = arrays(seed)
+    leaves = {"x": given_arrays["x"], "y": np.broadcast_to(given_arrays["y"][:, None], (ROWS, COLUMNS))}
+    with np.errstate(all="ignore"):
+        expected = in_numpy(e, leaves, {})
+    _, made = lowered(e, given_arrays)
+    same = (made.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(made) & np.isnan(expected))
+    assert same.all()
+
+
+@pytest.mark.parametrize(("steps", "calls"), [(1, 1), (20, 1), (MOST, 1), (MOST + 1, 2), (3 * MOST, 3)])
+def test_a_polynomial_is_one_program_up_to_a_length(steps: int, calls: int) -> None:
+    e: Expr = Const(0.3, "f32")
+    for number in range(steps):
+        e = fused(e, WHOLE, Const(1.0 / (number + 1), "f32"))
+    text, _ = lowered(e, arrays())
+    assert text.count(f"@{library.FUSED}keep(") == calls
+
+
+def test_what_others_have_made_is_not_made_again() -> None:
+    shared = fused(WHOLE, WHOLE, WHOLE)
+    others = map_of("negate", (shared,), (), "f32")
+    text, _ = lowered(fused(others, shared, WHOLE), arrays())
+    assert text.count(f"@{library.FUSED}keep(") == 2 and "tensor<2x4xi32>" not in text
