@@ -17,11 +17,13 @@ from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.native import Rounding
 from archloom.oracle.native import chain as summed
 from archloom.oracle.xla.lowering.ops import elementwise
-from archloom.oracle.xla.lowering.steps import one_by_one
+from archloom.oracle.xla.lowering.steps import in_turn, one_by_one, with_operand
 from archloom.oracle.xla.lowering.views import Spread, Spreading, extent, names_of
 from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import Cases
 from archloom.oracle.xla.notation.expr import Expr, Fold, Map, Ranges, Switch
+from archloom.oracle.xla.notation.substitution import substitute
+from archloom.oracle.xla.notation.sums import plug
 
 UNROLLED = 8
 """Up to how many steps a chain is written out."""
@@ -164,6 +166,46 @@ def one_chain(e: Switch) -> Expr | None:
         return _joined(replace(e, cases=tuple((low, high, _one_by_one(body)) for low, high, body in e.cases)))
     found = _merged(e.form, e.cases)
     return None if isinstance(found, Switch) else found
+
+
+def with_last_steps(e: Expr, ranges: Ranges) -> Expr:
+    """Operations on a chain that are what its next steps would be as steps of it; others as they are."""
+    if not isinstance(e, Map) or expr.is_integer(e.dtype):
+        return e
+    for place in range(len(e.operands)):
+        operations, chain = _on_a_chain(e, place)
+        if isinstance(chain, Fold) and len(chain.variables) == 1:
+            step = in_turn(chain.body)
+            left = len(operations)
+            while len(step) <= left and (longer := _longer(chain, operations[left - len(step):left], place, ranges)):
+                chain, left = longer, left - len(step)
+            if left < len(operations):
+                return _over(operations[:left], place, chain)
+    return e
+
+
+def _on_a_chain(e: Expr, place: int) -> tuple[list[Map], Expr]:
+    """Operations of one kind on each other, the last one first, and what the first is an operation on."""
+    found: list[Map] = []
+    while isinstance(e, Map) and (not found or (e.opcode, e.attributes) == (found[0].opcode, found[0].attributes)):
+        found.append(e)
+        e = e.operands[place]
+    return found, e
+
+
+def _over(operations: list[Map], place: int, e: Expr) -> Expr:
+    for operation in reversed(operations):
+        e = replace(operation, operands=with_operand(operation, place, e))
+    return e
+
+
+def _longer(chain: Fold, operations: list[Map], place: int, ranges: Ranges) -> Fold | None:
+    """The chain with one step more, if the operations are that."""
+    (first, extent), = chain.variables
+    step = substitute(chain.body, {first: Affine(extent)}, ranges)
+    if not operations or plug(step, chain, ranges) != _over(operations, place, chain):
+        return None
+    return replace(chain, variables=((first, extent + 1),))
 
 
 def _one_by_one(e: Expr) -> Expr:

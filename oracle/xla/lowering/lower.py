@@ -13,7 +13,7 @@ from archloom.oracle.late_jax import jnp
 from archloom.oracle.native import fused
 from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
-from archloom.oracle.xla.lowering.folds import fold, one_chain
+from archloom.oracle.xla.lowering.folds import fold, one_chain, with_last_steps
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, known
 from archloom.oracle.xla.lowering.programs import Program, program
 from archloom.oracle.xla.lowering.sums import summed
@@ -107,7 +107,7 @@ class Lowering:
         return found.leaves if found is not None else e.children if isinstance(e, Map) else ()
 
     def _program(self, e: Expr, ranges: Ranges) -> Program | None:
-        return program(e, ranges, lambda o: _key(o, ranges) in self._made)
+        return program(e, ranges, lambda o: _key(o, ranges) in self._made or with_last_steps(o, ranges) is not o)
 
     def _bounded(self, found: Spread) -> Spread:
         """Unraisable for a tensor that is too large."""
@@ -159,6 +159,9 @@ class Lowering:
         number = known(e)
         if number is not None:
             return Spread(jnp.asarray(number), ())
+        longer = with_last_steps(e, ranges)
+        if longer is not e:
+            return self.spread(longer, ranges)
         names, steps = names_of(e, ranges), self._program(e, ranges)
         if steps is not None:
             for leaf in steps.leaves:  # which may make what would be a step here

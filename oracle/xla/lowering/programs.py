@@ -25,19 +25,19 @@ class Program:
     steps: list[Step] = field(default_factory=list)
 
 
-def program(e: Expr, ranges: Ranges, is_made: Callable[[Expr], bool]) -> Program | None:
-    """The program of an expression; None where it is no fused multiply-add of many numbers. What ``is_made`` is not
-    made again."""
+def program(e: Expr, ranges: Ranges, is_leaf: Callable[[Expr], bool]) -> Program | None:
+    """The program of an expression; None where it is no fused multiply-add of many numbers. ``is_leaf``: what is made
+    already, or in another way."""
     if not isinstance(e, Map) or e.opcode != "fma" or not fuses([extent(ranges[n]) for n in names_of(e, ranges)]):
         return None
-    return _Gathering(e, ranges, is_made).program
+    return _Gathering(e, ranges, is_leaf).program
 
 
 class _Gathering:
     """Steps as they are found, which have negative numbers until all leaves are known."""
 
-    def __init__(self, e: Map, ranges: Ranges, is_made: Callable[[Expr], bool]) -> None:
-        self.kind, self.ranges, self.is_made = e.attributes, ranges, is_made
+    def __init__(self, e: Map, ranges: Ranges, is_leaf: Callable[[Expr], bool]) -> None:
+        self.kind, self.ranges, self.is_leaf = e.attributes, ranges, is_leaf
         self.axes = frozenset(names_of(e, ranges))
         self.left, self.numbers = MOST, dict[Expr, int]()
         self.leaves: list[Expr] = []
@@ -67,5 +67,5 @@ class _Gathering:
 
     def is_step(self, e: Map) -> bool:
         """Whether it is computed here: for each number of the result, as all steps are rounded."""
-        return (e.opcode == "fma" and e.attributes == self.kind and self.left > 0 and not self.is_made(e)
+        return (e.opcode == "fma" and e.attributes == self.kind and self.left > 0 and not self.is_leaf(e)
                 and frozenset(names_of(e, self.ranges)) == self.axes)

@@ -17,17 +17,17 @@ from archloom.oracle.xla.notation.variables import fresh
 @expr.once
 def one_by_one(e: Fold) -> Fold:
     """The chain with one operation a step; itself where its operations are not alike, or lie in no order."""
-    operations = _in_turn(e.body)
+    operations = in_turn(e.body)
     if len(operations) < 2:
         return e
     first, place = operations[0]
     if any(at != place or not traits.same_kind(replace(op, operands=first.operands), first) for op, at in operations):
         return e
-    found = _in_order([replace(op, operands=_with(op, place, expr.Carry(first.dtype))) for op, _ in operations])
+    found = _in_order([replace(op, operands=with_operand(op, place, expr.Carry(first.dtype))) for op, _ in operations])
     return e if found is None else replace(e, variables=(*e.variables, *found[0]), body=found[1])
 
 
-def _in_turn(body: Expr) -> list[tuple[Map, int]]:
+def in_turn(body: Expr) -> list[tuple[Map, int]]:
     """The operations through which the carried value goes, and as which operand, in their order; none where it is used
     in other ways."""
     found: list[tuple[Map, int]] = []
@@ -40,7 +40,8 @@ def _in_turn(body: Expr) -> list[tuple[Map, int]]:
     return found[::-1]
 
 
-def _with(op: Map, place: int, operand: Expr) -> tuple[Expr, ...]:
+def with_operand(op: Map, place: int, operand: Expr) -> tuple[Expr, ...]:
+    """The operands of an operation, with another one in a place."""
     return (*op.operands[:place], operand, *op.operands[place + 1:])
 
 

@@ -11,10 +11,12 @@ from archloom.oracle import native
 from archloom.oracle.affine import Affine
 from archloom.oracle.native import library
 from archloom.oracle.taidl.operators.numbers import fma
+from archloom.oracle.xla.lowering.folds import with_last_steps
 from archloom.oracle.xla.lowering.lower import DEEP, Lowering
 from archloom.oracle.xla.lowering.programs import MOST
 from archloom.oracle.xla.notation.build import map_of
-from archloom.oracle.xla.notation.expr import Const, Expr, Leaf, Map
+from archloom.oracle.xla.notation.expr import Carry, Const, Expr, Fold, Leaf, Map
+from archloom.oracle.xla.notation.sums import fold_of
 from tests.support.examples import examples
 
 pytestmark = pytest.mark.skipif(not native.possible(), reason="JAX runs elsewhere than on an x86 processor with FMA")
@@ -99,3 +101,38 @@ def test_what_others_have_made_is_not_made_again() -> None:
     others = map_of("negate", (shared,), (), "f32")
     text, _ = lowered(fused(others, shared, WHOLE), arrays())
     assert text.count(f"@{library.FUSED}keep(") == 2 and "tensor<2x4xi32>" not in text
+
+
+@examples(8, 200)
+@given(data=st.data())
+def test_operations_on_a_chain_are_its_steps_where_they_go_on(data: st.DataObject) -> None:
+    """Chains of several operations a step, with some of them behind the last step, and others that are none of it."""
+    steps, each, behind = (data.draw(st.integers(low, high)) for low, high in ((2, 4), (1, 3), (0, 7)))
+    count = steps * each + behind
+    others = data.draw(st.lists(st.integers(0, count), max_size=2))
+    v = Affine.variable("v")
+
+    def at(number: Affine) -> Expr:
+        return Leaf("x", Affine.variable("i") * COLUMNS + number, "f32")
+
+    body: Expr = Carry("f32")
+    for number in range(each):
+        body = fused(at(v * each + number), BY_ROW, body)
+    ranges = {"i": (0, ROWS - 1)}
+    e: Expr = fold_of((("v", steps),), BY_ROW, body, ranges)
+    for number in range(steps * each, count):
+        e = fused(at(Affine(number + (number in others))), BY_ROW, e)
+    given_arrays = arrays()
+    expected = given_arrays["y"]
+    for number in range(count):
+        column = number + (number >= steps * each and number in others)
+        expected = fma(given_arrays["x"][:, column], given_arrays["y"], expected, flush=False)
+    lowering = Lowering({name: jnp.asarray(array) for name, array in given_arrays.items()})
+    np.testing.assert_array_equal(np.asarray(lowering.tensor(e, ("i",), ranges)), expected)
+    whole = next((n for n in range(steps * each, count) if n in others), count) // each
+    found = with_last_steps(e, ranges)
+    chain = found
+    while isinstance(chain, Map):
+        chain = chain.operands[2]
+    assert isinstance(chain, Fold) and chain.variables[0][1] == whole
+    assert (found is e) == (whole == steps)
