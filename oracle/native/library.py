@@ -11,7 +11,8 @@ from functools import cache, partial
 from typing import Any
 
 from archloom.oracle.late_jax import jax
-from archloom.oracle.native import chain_code, fused_code, processor, product_code
+from archloom.oracle.native import chain_code, fused_code, packing_code, processor, product_code
+from archloom.oracle.native.ways import WAYS
 
 CHAINS, FUSED, PACKING, PRODUCTS = "archloom_chain_", "archloom_fused_", "archloom_pack_", "archloom_product_"
 """What names begin with; of the last two, the feature of the processor follows."""
@@ -33,8 +34,8 @@ HANDLERS: Mapping[str, Callable[[str], str]] = {
     **{chains(rounding, zero): partial(chain_code.module, fused=fused, control=control, zero=zero)
        for rounding, (fused, control) in _ROUNDINGS.items() for zero in (-0.0, 0.0)},
     **{f"{FUSED}{way}": partial(fused_code.module, control=_ROUNDINGS[f"fused_{way}"][1]) for way in ("flush", "keep")},
-    **{f"{PACKING}{feature}": partial(product_code.packing, way) for feature, way in product_code.WAYS.items()},
-    **{f"{PRODUCTS}{feature}": partial(product_code.products, way) for feature, way in product_code.WAYS.items()},
+    **{f"{PACKING}{feature}": partial(packing_code.packing, way) for feature, way in WAYS.items()},
+    **{f"{PRODUCTS}{feature}": partial(product_code.products, way) for feature, way in WAYS.items()},
 }
 """What makes the LLVM code of each handler, by its name in XLA, which the code has as a symbol."""
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.native import library
-from archloom.oracle.native.product_code import WAYS
 from archloom.oracle.native.tracing import is_portable
+from archloom.oracle.native.ways import WAYS
 
 SMALLEST = 1 << 13
 """From how many products on machine code counts: fewer take some microseconds, however they are made."""

@@ -26,3 +26,9 @@ def cells(rows: int, vectors: int, text: str) -> Iterator[str]:
     for r in range(rows):
         for v in range(vectors):
             yield text.replace("[r]", f"{r}").replace("[v]", f"{v}")
+
+
+def masked_load(lanes: int, kind: str) -> str:
+    """The declaration of a load of some lanes."""
+    return (f"declare <{lanes} x {kind}> @llvm.masked.load.v{lanes}{kind}.p0(ptr, i32, <{lanes} x i1>, "
+            f"<{lanes} x {kind}>)")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from archloom.oracle import native
 from archloom.oracle.kernel.compiled import load_kernel
 from archloom.oracle.native import library, products
-from archloom.oracle.native.product_code import WAYS
+from archloom.oracle.native.ways import WAYS
 from archloom.oracle.taidl.operators.integer_dot import integer_dot
 from archloom.oracle.xla.oracle import forget
 from examples.gemmini_kernels import exo_matmul
