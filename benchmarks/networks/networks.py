@@ -76,9 +76,10 @@ def main() -> None:
         "networks_ok": len(good), "networks_run": len(rows), "mode": args.mode, "size": args.size, "networks": rows,
         "ok_share": len(good) / len(rows),
         "by_second_reference": sum(row.get("reference") == SECOND for row in good),
-        "largest_error": max((row.get("error", 0.0) for row in good), default=0.0),
-        "least_cosine": min((row.get("cosine", 1.0) for row in good), default=0.0),
-        "least_offloaded_macs_share": min((row["offloaded_macs_share"] for row in good), default=0.0),
+        # of all that ran, right or not
+        "largest_error": max((row["error"] for row in rows if "error" in row), default=0.0),
+        "least_cosine": min((row["cosine"] for row in rows if "cosine" in row), default=0.0),
+        "least_offloaded_macs_share": min((row["offloaded_macs_share"] for row in rows if row["imported"]), default=0.0),
         "cpu_seconds": round(sum(row["cpu_seconds"] for row in rows), 1),
         "most_cpu_seconds": max(row["cpu_seconds"] for row in rows),
         "peak_gib": max(row["peak_gib"] for row in rows)})
@@ -103,7 +104,7 @@ def in_process(text: str, target: str, args: argparse.Namespace) -> dict[str, An
     """The row of one network on one target, measured in a child process."""
     given = OPTIONS.get(target, {}) if args.options is None else _read(args.options)
     run = common.forked(lambda: measure(text, target, args.mode, given, args.seed), args.limit)
-    row = {"name": text, "target": target, "ok": False, "offloaded_macs_share": 0.0}
+    row = {"name": text, "target": target, "ok": False, "imported": False, "offloaded_macs_share": 0.0}
     if run.status == -signal.SIGALRM:
         row["reason"] = f"it was not done after {args.limit} s"
     elif run.status != 0:
