@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,11 @@ class Labelled:
 
 def is_named(text: object) -> bool:
     return text == "digits"
+
+
+def is_meant(text: str) -> bool:
+    """Whether a data set is meant, not a file of that name."""
+    return is_named(text) and not Path(text).exists()
 
 
 def testing(name: str, inputs: Sequence[TensorSpec]) -> Labelled:

@@ -13,7 +13,7 @@ from archloom.mapper.disk import ENVIRONMENT
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.commands import Outcome, arguments, completion
-from archloom.tvm_backend.files import read_arrays, write_file
+from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.progress import bar
 from archloom.tvm_backend.report.by_extents import ReportTable
 from archloom.tvm_backend.report.data import Report
@@ -34,9 +34,7 @@ def register(subparsers: Any) -> None:
         "runs on the accelerator.")
     arguments.add_model(check)
     arguments.add_target(check)
-    check.add_argument("--inputs", metavar="FILE|digits",
-                       help=".npz or .npy of samples, or a data set by name, with its labels (default: random samples)")
-    check.add_argument("--labels", type=Path, metavar="FILE", help=".npy of class numbers, for accuracy")
+    arguments.add_samples(check, "default: random samples")
     check.add_argument("--reference", type=Path, metavar="ONNX",
                        help="the float network that MODEL was quantized from, for its accuracy and the layers' SNR")
     check.add_argument("--samples", type=int, metavar="N", default=4, help="number of random inputs (default 4)")
@@ -92,27 +90,16 @@ def run_check(args: argparse.Namespace) -> Outcome:
 
     if args.samples < 1:
         raise InputError(f"--samples: expected at least 1, found {args.samples}")
-    if args.labels and not args.inputs:
-        raise InputError("--labels: give the inputs that they belong to with --inputs")
     options = arguments.target_options(args)
-    labels = None if args.labels is None else _labels(args.labels)
+    labels = arguments.labels(args)
     with bar(quiet=args.quiet) as progress:
         model = arguments.load_model(args)
         inputs: Any = args.inputs
-        if inputs is not None and (Path(inputs).exists() or not datasets.is_named(inputs)):
+        if inputs is not None and not datasets.is_meant(inputs):
             inputs = samples.read(Path(inputs), model.inputs)
         result = check(model, args.target, options, inputs=inputs, labels=labels, reference=args.reference,
                        count=args.samples, most_instructions=args.most_instructions, progress=progress)
     return Outcome(str(result), result.to_json(), 0 if result.passed else CHECK_FAILED)
-
-
-def _labels(path: Path) -> Any:
-    arrays = read_arrays(path)
-    if isinstance(arrays, dict):
-        if len(arrays) != 1:
-            raise InputError(f"{path}: expected one array of class numbers, found {', '.join(arrays) or 'none'}")
-        return next(iter(arrays.values()))
-    return arrays
 
 
 def run_estimate(args: argparse.Namespace) -> Outcome:

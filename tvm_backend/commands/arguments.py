@@ -14,6 +14,7 @@ from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.commands import completion
 from archloom.tvm_backend.commands.completion import completed_by
 from archloom.tvm_backend.compiled import TensorSpec
+from archloom.tvm_backend.files import read_arrays
 from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.targets.choice import choose, named_options, spelled
 
@@ -220,6 +221,27 @@ def scheme(args: argparse.Namespace) -> "Scheme":
         raise InputError("--percentile: only with --calibration percentile")
     percentile = Scheme.percentile if args.percentile is None else args.percentile
     return Scheme(args.calibration or "minmax", args.per_channel, not args.asymmetric, percentile, args.float_results)
+
+
+def add_samples(parser: argparse.ArgumentParser, otherwise: str) -> None:
+    """``--inputs`` and ``--labels``; ``otherwise`` says what is done without them."""
+    parser.add_argument("--inputs", metavar="FILE|digits",
+                        help=f".npz or .npy of samples, or a data set by name, with its labels ({otherwise})")
+    parser.add_argument("--labels", type=Path, metavar="FILE", help=".npy of class numbers, for accuracy")
+
+
+def labels(args: argparse.Namespace) -> Any:
+    """The array of ``--labels``, if there is one; InputError where it is not one, or inputs are missing."""
+    if args.labels is None:
+        return None
+    if not args.inputs:
+        raise InputError("--labels: give the inputs that they belong to with --inputs")
+    arrays = read_arrays(args.labels)
+    if not isinstance(arrays, dict):
+        return arrays
+    if len(arrays) != 1:
+        raise InputError(f"{args.labels}: expected one array of class numbers, found {', '.join(arrays) or 'none'}")
+    return next(iter(arrays.values()))
 
 
 def layer_of(where: str, names: list[str], asked: str | None) -> str:

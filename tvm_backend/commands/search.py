@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError
+from archloom.tvm_backend import datasets
 from archloom.tvm_backend.commands import Outcome, arguments, completion
 from archloom.tvm_backend.commands.completion import completed_by
+from archloom.tvm_backend.files import read_arrays
 from archloom.tvm_backend.progress import bar
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def _add_common(parser: argparse.ArgumentParser, sampler: str | None) -> None:
                              "accuracy, max:NAME (default: seconds)")
     parser.add_argument("--constraint", action="append", default=[], metavar="NAME<=NUMBER",
                         help="such as 'area_mm2<=2' or 'accuracy>=0.97'; repeatable")
+    arguments.add_samples(parser, "what accuracy is found on")
     parser.add_argument("--sampler", default=sampler, metavar="NAME",
                         help="tpe, nsga2, cmaes, qmc, random, gp (Optuna), pymoo (a generation at a time) or grid "
                              f"(default: {sampler or 'tpe, and pymoo for more than 1,000 trials'})")
@@ -88,12 +91,16 @@ def _run(search: Any, space: Any, args: argparse.Namespace) -> Outcome:
     from archloom.tvm_backend.search.result import read
     from archloom.tvm_backend.search.store import FILE
 
+    labels, inputs = arguments.labels(args), args.inputs
+    if inputs is not None and not datasets.is_meant(inputs):
+        inputs = read_arrays(Path(inputs))
     try:
         with bar(quiet=args.quiet) as progress:
             result = search(
                 space, trials=args.trials, objectives=args.objective, constraints=args.constraint,
                 sampler=args.sampler, seed=args.seed, workers=args.workers, cluster=args.cluster, output=args.output,
-                profile=chosen(args.host), bounds=not args.no_bounds, study=args.study, progress=progress)
+                profile=chosen(args.host), inputs=inputs, labels=labels, bounds=not args.no_bounds, study=args.study,
+                progress=progress)
     except KeyboardInterrupt:
         if args.output is None or not (args.output / FILE).exists():
             raise

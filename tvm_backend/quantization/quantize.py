@@ -28,6 +28,7 @@ from onnx import numpy_helper
 
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.frontends.onnx import rewrites
+from archloom.tvm_backend.frontends.onnx.control_flow import straight
 from archloom.tvm_backend.frontends.onnx.editor import Editor, inputs_of, known_shapes, read_counts, rewrite
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
@@ -57,6 +58,7 @@ Step: TypeAlias = Callable[[onnx.ModelProto], onnx.ModelProto]
 # What is done to a float network before it is quantized, in order, and why in this order: the same for
 # :mod:`.quantized_form`. Between them constants are folded and normalizations become parts of convolutions.
 BEFORE_FOLDING: tuple[Step, ...] = (
+    straight,  # what is in branches and loops is quantized, too
     frames_first,  # recurrent layers of one layout, which is the one that can be written out ...
     frame_by_frame,  # ... as products, which the steps below bring into form
     rewrites.sums_to_additions,  # additions may be quantized, sums of several may not

@@ -84,18 +84,19 @@ class Candidate:
                 "named": all(isinstance(network, str | Path) for network in self.networks)}
 
 
-def number(name: str, value: Any) -> float:
-    """A figure of the user's as a number; InputError where it is none."""
+def number(name: str, value: Any, kind: str = "figure") -> float:
+    """A figure or objective of the user's as a number; InputError where it is none."""
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InputError(f"figure {name!r}: expected a number, found {value!r}") from None
+        raise InputError(f"{kind} {name!r}: expected a number, found {value!r}") from None
 
 
 def checked(made: Any) -> Candidate:
     """What a space has returned, if it is a candidate; InputError otherwise."""
     if isinstance(made, Candidate):
         return made
-    if is_network(made):
+    if is_network(content.split(made)[0]):
         return Candidate(made)
-    raise InputError(f"a space returns a Candidate or a network; found {type(made).__name__}")
+    raise InputError("a space returns a Candidate, a network, or a pair of a module and its example inputs; found "
+                     f"{type(made).__name__}")

@@ -190,4 +190,4 @@ def _plain(value: Any, function: Any) -> str:
         return of_function(value)
     inner = function.func if isinstance(function, partial) else function
     raise InputError(f"{inner.__qualname__}: expected numbers, texts, tuples and functions as its arguments, by which "
-                     f"a search tells candidates; found {type(value).__name__}")
+                     f"a search knows it again; found {type(value).__name__}")

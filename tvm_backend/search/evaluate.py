@@ -13,7 +13,7 @@ from typing import Any
 from archloom.mapper.known import noted
 from archloom.oracle.errors import ArchloomError, InputError
 from archloom.oracle.memory import Remembered
-from archloom.oracle.user_code import place_of, told
+from archloom.oracle.user_code import in_user_code, place_of, told
 from archloom.tvm_backend.estimate.network import report_of
 from archloom.tvm_backend.estimate.request import Request
 from archloom.tvm_backend.host.profile import HostProfile
@@ -45,6 +45,11 @@ class Context:
     inputs: Any = None
     labels: Any = None
     notes: bool = False
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether accuracies can be found; data sets by name have labels of their own."""
+        return self.labels is not None or isinstance(self.inputs, str)
 
 
 @dataclass(frozen=True)
@@ -165,13 +170,18 @@ def _figures(context: Context, question: Question) -> tuple[dict[str, float | No
         mix = _mix(context, candidate)
     found = measured(mix)
     for name, function in context.functions.items():
-        found[name] = sum(float(function(report)) * weight for report, weight in mix)
+        found[name] = _objective(name, function, mix)
     own: dict[str, float] = {}
     for name, value in candidate.figures.items():
         found[name] = _number(name, value, candidate.figure_keys.get(name), question.known, own)
-    if ACCURACY in context.names and ACCURACY not in found and context.labels is not None:
+    if ACCURACY in context.names and ACCURACY not in found and context.has_labels:
         found[ACCURACY] = _accuracy(context, candidate)
     return found, own
+
+
+def _objective(name: str, function: Callable[[Report], float], mix: Mix) -> float:
+    with in_user_code(lambda: f"objective {name!r}"):
+        return sum(number(name, function(report), "objective") * weight for report, weight in mix)
 
 
 def _number(name: str, value: Any, key: str | None, known: Mapping[str, float], own: dict[str, float]) -> float:
@@ -181,7 +191,8 @@ def _number(name: str, value: Any, key: str | None, known: Mapping[str, float], 
     if key in known:
         return known[key]
     if (found := _own.get(key)) is None:
-        found = number(name, value())
+        with in_user_code(lambda: f"figure {name!r}"):
+            found = number(name, value())
         _own[key] = found
     own[key] = found
     return found
@@ -204,11 +215,16 @@ def _sources(candidate: Candidate) -> list[Source]:
     found = []
     for key, network in zip(candidate.network_keys, candidate.networks):
         if content.is_builder(network) and (made := _networks.get(key)) is None:
-            made = network()
-            _networks[key] = made
+            made = _networks[key] = _built(network)
         given, inputs = content.split(made if content.is_builder(network) else network)
         found.append(Source.of(given, example_inputs=inputs))
     return found
+
+
+def _built(builder: Callable[[], Any]) -> Any:
+    """What a function of the user's makes."""
+    with in_user_code(lambda: content.title(builder)):
+        return builder()
 
 
 def _accuracy(context: Context, candidate: Candidate) -> float:

@@ -87,14 +87,14 @@ class SearchResult:
                  f" {shown['failed']} failed; {len(self.front)} on the front"]
         if self.spent is not None:
             parts = ", ".join(f"{part} {duration(taken)}" for part, taken in self.spent.seconds.items())
-            lines.append(f"by {self.sampler}; {count(self.spent.known)} were known before; time: {parts}")
+            lines.append(f"by {self.sampler}; {count(self.spent.known)} of what it proposed was known; time: {parts}")
         if self.folder is not None:
             lines.append(f"kept in {self.folder}; a page of it: archloom report {self.folder} --html FILE")
         yield "\n".join(lines)
         yield from self._warnings()
 
     def _warnings(self) -> Iterator[str]:
-        if not self.front and self.counts["measured"]:
+        if not self.front and self.counts["measured"] + self.counts["bounded"]:
             yield f"{WARNING}no candidate keeps all constraints: {', '.join(self.constraints)}"
         if self.spent is not None and self.spent.waits_for_sampler:
             yield (f"{WARNING}the search waits more for its sampler than for candidates:\n"

@@ -97,6 +97,7 @@ class Run:
         # what no other candidate is looked up from need not be kept
         self.context = replace(self.context, notes=self.use_bounds and not self.sampler.learns)
         self._packed_context = b"" if self.workers.here else packed(self.context)
+        self.spent.one_by_one = self.sampler.ahead is None
         self._asked = 0
         self._open: dict[str, _Entry] = {}
         self._bounding: dict[Future[Answer], _Entry] = {}

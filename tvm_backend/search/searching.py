@@ -14,6 +14,7 @@ from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.search.content import of_function
 from archloom.tvm_backend.search.evaluate import Context
 from archloom.tvm_backend.search.figures import ACCURACY
 from archloom.tvm_backend.search.objectives import Aims, aims
@@ -46,17 +47,19 @@ def search(
     context = Context(profile, wanted.names, wanted.functions, inputs, labels)
     chosen = sampler_of(sampler, where, wanted, seed, trials)
     folder = None if output is None else Path(output)
-    with _kept(folder, _definition(wanted, context)) as store, workers_of(workers, cluster) as at_work:
+    with _kept(folder, _definition(wanted, context, folder)) as store, workers_of(workers, cluster) as at_work:
         seen = None if study is None else Study(study, STUDY if folder is None else folder.absolute().name, wanted)
         run = Run(where, wanted, chosen, store, at_work, context, trials, bounds, progress, seen)
         run.go()
         return result_of(store, folder, sampler=chosen.name, spent=run.spent)
 
 
-def _definition(wanted: Aims, context: Context) -> dict[str, Any]:
+def _definition(wanted: Aims, context: Context, folder: Path | None) -> dict[str, Any]:
     """All that results depend on beside the candidates: one search keeps what was found under one of it."""
     stated = {**wanted.to_json(), "host": context.profile.name if context.profile else "none", "code": cache.key([])}
-    if ACCURACY in wanted.names and context.labels is not None:
+    if folder is not None:
+        stated |= {f"function {name}": of_function(function)[:12] for name, function in wanted.functions.items()}
+    if ACCURACY in wanted.names and context.has_labels:
         stated["samples"] = _digest(context.inputs, context.labels)
     return stated
 
@@ -64,7 +67,7 @@ def _definition(wanted: Aims, context: Context) -> dict[str, Any]:
 def _digest(*arrays: Any) -> str:
     """Of arrays, of mappings of them, or of the name of a data set."""
     digest = hashlib.sha256()
-    for given in arrays:
+    for given in filter(lambda array: array is not None, arrays):
         parts = given.items() if isinstance(given, dict) else [("", given)]
         for name, part in parts:
             array = np.asarray(part)

@@ -8,15 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+WORTH_TELLING_SECONDS = 1.0
+"""Below that nobody minds what a sampler takes."""
 Part: TypeAlias = Literal["sampler", "bounds", "measuring", "study"]
 
 
 @dataclass
 class Spent:
-    """Candidates that were found in the store, and those that this run did; ``seconds``: for which it was at the
-    sampler and the space that asks it for values, waited for bounds and for measurements, and wrote to a study, if
-    there is one."""
+    """Proposals of which the store had the candidate, and the candidates that this run did; ``seconds``: for which it
+    was at the sampler and the space that asks it for values, waited for bounds and for measurements, and wrote to a
+    study, if there is one. ``one_by_one``: the sampler was asked for a trial at a time."""
 
+    one_by_one: bool = False
     known: int = 0
     measured: int = 0
     bounded: int = 0
@@ -38,5 +41,7 @@ class Spent:
 
     @property
     def waits_for_sampler(self) -> bool:
-        """Whether more time went into the sampler than into candidates."""
-        return self.done > 0 and self.seconds["sampler"] > self.seconds["bounds"] + self.seconds["measuring"]
+        """Whether more time went into a sampler that is asked one by one than into candidates, and so much that one
+        that is not would be faster."""
+        return self.one_by_one and self.seconds["sampler"] > max(
+            WORTH_TELLING_SECONDS, self.seconds["bounds"] + self.seconds["measuring"])

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from archloom.oracle.errors import InputError
 from archloom.oracle.user_code import told
 from archloom.tvm_backend.search.objectives import Aims
@@ -61,7 +63,7 @@ class Study:
             self._study.add_trial(optuna.trial.create_trial(
                 state=optuna.trial.TrialState[_STATES[row.state]], values=_numbers(row.values) if measured else None,
                 params={name: _choice(value) for name, value in trial.params.items()}, distributions=domains,
-                user_attrs=_attributes(row),
+                user_attrs={**plain(trial.user_attrs), **_attributes(row)},
                 constraints=dict(zip(self._constraints, _numbers(row.violations))) if measured else None))
         self._known.add(row.key)
 
@@ -101,9 +103,13 @@ def _attributes(row: Row) -> dict[str, Any]:
 
 
 def _distributions(trial: Trial) -> dict[str, Any]:
-    if not isinstance(trial, DecidedTrial):
-        return dict(trial.distributions)  # type: ignore[attr-defined]  # one of Optuna's
-    return {name: _distribution(domain) for name, domain in trial.domains.items()}
+    from optuna.distributions import CategoricalDistribution
+
+    if isinstance(trial, DecidedTrial):
+        return {name: _distribution(domain) for name, domain in trial.domains.items()}
+    found = dict(trial.distributions)  # type: ignore[attr-defined]  # one of Optuna's
+    return {name: CategoricalDistribution(list(map(_choice, domain.choices)))
+            if isinstance(domain, CategoricalDistribution) else domain for name, domain in found.items()}
 
 
 def _distribution(domain: Domain) -> Any:
@@ -117,5 +123,6 @@ def _distribution(domain: Domain) -> Any:
 
 
 def _choice(value: Any) -> Any:
-    """Optuna's storages hold plain values alone."""
+    """Optuna's storages hold plain values alone; NumPy's numbers are such."""
+    value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, _CHOICES) else str(value)

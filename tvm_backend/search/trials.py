@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,12 @@ class Trial(Protocol):
     """What a space is called with: Optuna's trial, or one alike."""
 
     @property
+    def number(self) -> int: ...
+    @property
     def params(self) -> dict[str, Any]: ...
+    @property
+    def user_attrs(self) -> dict[str, Any]: ...
+    def set_user_attr(self, key: str, value: Any) -> None: ...
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any: ...
     def suggest_int(self, name: str, low: int, high: int, *, step: int = 1, log: bool = False) -> int: ...
     def suggest_float(
@@ -66,12 +72,22 @@ class Trial(Protocol):
 
 
 class DecidedTrial:
-    """A trial whose values are what ``decide`` says of their domains."""
+    """A trial whose values are what ``decide`` says of their domains; ``number``: how many there were before it."""
 
-    def __init__(self, decide: Decide) -> None:
-        self._decide = decide
+    def __init__(self, decide: Decide, number: int = 0) -> None:
+        self._decide, self.number = decide, number
         self.params: dict[str, Any] = {}
         self.domains: dict[str, Domain] = {}
+        self.user_attrs: dict[str, Any] = {}
+
+    def set_user_attr(self, key: str, value: Any) -> None:
+        self.user_attrs[key] = value
+
+    def report(self, value: float, step: int) -> None:
+        """Nothing is made of values on the way."""
+
+    def should_prune(self) -> bool:
+        return False
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         return self._value(Domain(name, tuple(choices)), len(choices) > 0)
@@ -98,7 +114,7 @@ def every() -> Iterator[DecidedTrial]:
     """A trial for each combination of values; each is to be used before the next one is asked for, as the values of
     one parameter may decide whether there is another."""
     path: list[tuple[int, int]] = []
-    while True:
+    for number in itertools.count():
         depth = 0
 
         def decide(domain: Domain) -> Any:
@@ -108,7 +124,7 @@ def every() -> Iterator[DecidedTrial]:
             depth += 1
             return domain.at(path[depth - 1][0])
 
-        yield DecidedTrial(decide)
+        yield DecidedTrial(decide, number)
         del path[depth:]
         while path and path[-1][0] == path[-1][1] - 1:
             path.pop()

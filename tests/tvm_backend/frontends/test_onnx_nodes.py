@@ -49,7 +49,7 @@ MENDED: dict[str, tuple[str, ...]] = {
 }
 """What TVM 0.27 lacks or imports as other numbers."""
 NOT_TRIED = re.compile(
-    "sequence|optional|string|strnorm|loop|scan|if_|float8|e4m3|e5m2|int4|uint4|e2m1|int2|castlike|cast_|random|bernoulli|"
+    "sequence|optional|string|strnorm|float8|e4m3|e5m2|int4|uint4|e2m1|int2|castlike|cast_|random|bernoulli|"
     "train|nonzero|unique|adagrad|adam|momentum|gradient|compress|ai_onnx_ml|image_decoder|regex|tfidf|dft|stft|_ver1")
 """Tensors that are no numbers, types of less than a byte, shapes that depend on data, learning."""
 OTHERWISE = re.compile("uint64|bf16_expanded|bfloat16")

@@ -91,7 +91,7 @@ def test_what_cannot_be_told_is_refused() -> None:
         _ = Candidate("resnet50", options={"spad_kib": 64}).key
     with pytest.raises(InputError, match=r"weights: expected 1 positive numbers, .* found \[1.0, 2.0\]"):
         _ = Candidate("resnet50", weights=[1, 2]).key
-    with pytest.raises(InputError, match="a space returns a Candidate or a network; found int"):
+    with pytest.raises(InputError, match="a space returns a Candidate, a network, or a pair .*; found int"):
         checked(3)
     assert checked("resnet50").networks == ("resnet50",)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+import optuna
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import archloom
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.search.trials import DecidedTrial, Domain, Trial, every
 from tests.support.examples import examples
@@ -68,3 +70,21 @@ def test_a_grid_takes_what_can_be_counted() -> None:
 def test_an_empty_domain_is_refused(ask: Any) -> None:
     with pytest.raises(InputError, match="'p': expected a domain with values"):
         ask(DecidedTrial(Domain.count.fget))
+
+
+@pytest.mark.parametrize("sampler", ["grid", "random", "pymoo"])
+def test_spaces_may_ask_for_what_optunas_trials_have(sampler: str) -> None:
+    """Whichever sampler made the trial."""
+    numbers = []
+
+    def space(trial: Trial) -> archloom.Candidate:
+        trial.set_user_attr("note", "kept")
+        assert trial.user_attrs == {"note": "kept"}
+        trial.suggest_int("k", 1, 3)
+        numbers.append(trial.number)
+        raise optuna.TrialPruned("too small")
+
+    found = archloom.search(space, sampler=sampler, trials=3, objectives="cycles", quiet=True)
+    assert found.counts == {"measured": 0, "bounded": 0, "failed": sum(found.counts.values())}
+    assert all("TrialPruned: too small" in (row.error or "") for row in found.rows())
+    assert numbers[-3:] == [0, 1, 2]

@@ -13,6 +13,7 @@ from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.frontends.onnx import guard, rewrites
 from archloom.tvm_backend.frontends.onnx import skeleton as bare
+from archloom.tvm_backend.frontends.onnx.control_flow import straight
 from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of
 from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
 from archloom.tvm_backend.frontends.onnx.importer import from_onnx
@@ -51,7 +52,7 @@ def _load(proto: onnx.ModelProto, label: str, name: str, input_shapes: Shapes | 
     proto = asked = frames_first(with_static_inputs(proto, label, input_shapes))
     guard.refuse_faults(proto, label)
     with guard.malformed(label, asked):
-        proto = widened(proto, label)
+        proto = widened(straight(proto, label), label)
         proto = repaired(frame_by_frame(without_functions(to_qdq(proto), HIDING_PRODUCTS)))
         if has_operators(proto, INTEGER_PRODUCTS):
             proto = integer_products(_inferred(proto, label)[0])
@@ -107,7 +108,7 @@ def read_skeleton(
     guard.refuse_faults(proto, label)
     try:
         with guard.without_weights():
-            proto, fallbacks = rewritten(plain_operators(renewed(proto, label)), label)
+            proto, fallbacks = rewritten(plain_operators(renewed(straight(proto, label), label)), label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
     return from_onnx(proto), proto, fallbacks

@@ -29,6 +29,8 @@ class Study:
         except ImportError as error:
             raise missing("Optuna") from error
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        # this study is never stored, so that choices may be of any type
+        warnings.filterwarnings("ignore", "Choices for a categorical distribution", UserWarning)
         if isinstance(given, str) and given in _OF_ONE:
             require_one(aims, given)
         own = _made(getattr(optuna.samplers, _CLASSES[given]), seed) if isinstance(given, str) else given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from random import Random
 from typing import Any
@@ -42,6 +43,7 @@ class Generations:
         self._waiting: deque[DecidedTrial] = deque()
         self._asked: list[DecidedTrial] = []
         self._told: dict[int, Told | None] = {}
+        self._numbers = itertools.count()
 
     def ask(self) -> DecidedTrial | None:
         if not self._asked:
@@ -57,7 +59,7 @@ class Generations:
                                  "takes spaces whose parameters are found in so many")
             return domain.within(float(genome[self._genes[domain.name]]))
 
-        return DecidedTrial(decide)
+        return DecidedTrial(decide, next(self._numbers))
 
     def tell(self, trial: Trial, found: Told | None) -> None:
         self._told[id(trial)] = found
@@ -87,12 +89,18 @@ def _nsga2(trials: int | None) -> Any:
 
 
 def _parameters(space: Space, seed: int) -> list[str]:
-    """Names of the parameters in random trials, in their order; InputError where there is none."""
+    """Names of the parameters in random trials, in their order; where there is none, what the space fails with, or
+    InputError."""
     random, found = Random(seed), dict[str, None]()
+
+    def drawn() -> DecidedTrial:
+        return DecidedTrial(lambda domain: domain.within(random.random()))
+
     for _ in range(LOOKS):
-        trial = DecidedTrial(lambda domain: domain.within(random.random()))
+        trial = drawn()
         space.tried(trial)
         found.update(dict.fromkeys(trial.params))
     if not found:
+        space.candidate(drawn())
         raise InputError(f"{space.name}: suggests no parameter: there is nothing to search")
     return list(found)
