@@ -79,7 +79,8 @@ def main() -> None:
         # of all that ran, right or not
         "largest_error": max((row["error"] for row in rows if "error" in row), default=0.0),
         "least_cosine": min((row["cosine"] for row in rows if "cosine" in row), default=0.0),
-        "least_offloaded_macs_share": min((row["offloaded_macs_share"] for row in rows if row["imported"]), default=0.0),
+        "least_offloaded_macs_share": min(
+            (row["offloaded_macs_share"] for row in rows if row["imported"]), default=0.0),
         "cpu_seconds": round(sum(row["cpu_seconds"] for row in rows), 1),
         "most_cpu_seconds": max(row["cpu_seconds"] for row in rows),
         "peak_gib": max(row["peak_gib"] for row in rows)})
