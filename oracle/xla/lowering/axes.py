@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import reach
-from archloom.oracle.xla.notation.expr import Expr, Leaf, Map, Range, Ranges, Sum, Switch
+from archloom.oracle.xla.notation.expr import Expr, Fold, Leaf, Map, Range, Ranges, Sum, Switch
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.variables import fresh
 
@@ -100,6 +100,10 @@ def _batched(parts: Sequence[Expr], number: str) -> Expr | None:
             isinstance(p, Sum) and (p.variables, p.dtype) == (first.variables, first.dtype) for p in parts):
         body = _batched([p.children[0] for p in parts], number)
         return None if body is None else replace(first, body=body)
+    if isinstance(first, Fold) and all(
+            isinstance(p, Fold) and (p.variables, p.dtype) == (first.variables, first.dtype) for p in parts):
+        start, body = (_batched([p.children[i] for p in parts], number) for i in range(2))
+        return None if start is None or body is None else replace(first, start=start, body=body)
     if isinstance(first, Map) and all(traits.same_kind(p, replace(first, operands=p.children)) for p in parts):
         operands = [_batched([p.children[i] for p in parts], number) for i in range(len(first.operands))]
         return None if None in operands else replace(first, operands=tuple(o for o in operands if o is not None))
@@ -116,6 +120,6 @@ def _leaf(parts: Sequence[Expr], number: str) -> Expr | None:
 
 
 def _switch_over(parts: Sequence[Expr], number: str) -> Expr | None:
-    if any(isinstance(node, (Sum, expr.Fold)) for p in parts for node in traits.walk(p)):
+    if any(isinstance(node, (Sum, Fold)) for p in parts for node in traits.walk(p)):
         return None
     return Switch(Affine.variable(number), tuple((i, i, p) for i, p in enumerate(parts)), parts[0].dtype)
