@@ -110,14 +110,6 @@ def test_chains_in_a_batch_stay_one_call():
     np.testing.assert_array_equal(bits(batched(a)), bits(expected))
 
 
-def test_chains_of_several_registers_are_one_call():
-    """Of the same factors each, by the rows of the result: one product of as many columns."""
-    kernel = archloom.isa("amx").wrap(KERNELS["sgemm_avx"](32))
-    random = np.random.default_rng(3)
-    arrays = [random.standard_normal(t.shape).astype(t.dtype) for t in kernel.arguments]
-    assert kernel.program.outermost.lower(*arrays).as_text().count(f"@{library.CHAINS}") == 1
-
-
 def test_kernels_for_other_machines_have_no_machine_code():
     kernel = archloom.isa("amx").wrap(KERNELS["mem_format_prop_avx"](32))
     random = np.random.default_rng(2)

@@ -15,7 +15,7 @@ from archloom.oracle.xla.lowering.folds import with_last_steps
 from archloom.oracle.xla.lowering.lower import DEEP, Lowering
 from archloom.oracle.xla.lowering.programs import MOST
 from archloom.oracle.xla.notation.build import map_of
-from archloom.oracle.xla.notation.expr import Carry, Const, Expr, Fold, Leaf, Map
+from archloom.oracle.xla.notation.expr import Carry, Const, Expr, Fold, Leaf, Map, Switch
 from archloom.oracle.xla.notation.sums import fold_of
 from tests.support.examples import examples
 
@@ -136,3 +136,28 @@ def test_operations_on_a_chain_are_its_steps_where_they_go_on(data: st.DataObjec
         chain = chain.operands[2]
     assert isinstance(chain, Fold) and chain.variables[0][1] == whole
     assert (found is e) == (whole == steps)
+
+
+@examples(4, 40)
+@given(registers=st.integers(2, 4), seed=st.integers(0, 2**32 - 1))
+def test_chains_of_several_registers_with_the_same_factors_are_one_product(registers: int, seed: int) -> None:
+    """Register after register by the rows of the result: ``r[8 * v + i, l] = sum over b of f[i, b] * x[b, v, l]``."""
+    depth, lanes = 40, 16
+    i, l, b = map(Affine.variable, "ilb")
+    cases = []
+    for v in range(registers):
+        factor = Leaf("f", (i - 8 * v) * depth + b, "f32")
+        vector = Leaf("x", b * (registers * lanes) + l + lanes * v, "f32")
+        chain = fold_of((("b", depth),), Const(0.0, "f32"), fused(factor, vector, Carry("f32")),
+                        {"i": (8 * v, 8 * v + 7), "l": (0, lanes - 1)})
+        cases.append((8 * v, 8 * v + 7, chain))
+    e, ranges = Switch(i, tuple(cases), "f32"), {"i": (0, 8 * registers - 1), "l": (0, lanes - 1)}
+    random = np.random.default_rng(seed)
+    f, x = (random.standard_normal(shape).astype("f") for shape in ((8, depth), (depth, registers, lanes)))
+    function = jax.jit(lambda f, x: Lowering({"f": f, "x": x}).tensor(e, ("i", "l"), ranges))
+    expected = np.zeros((registers, 8, lanes), np.float32)
+    for step in range(depth):
+        row, column = f[None, :, step, None], x[step, :, None, :]
+        expected = fma(*np.broadcast_arrays(row, column, expected), flush=False)
+    np.testing.assert_array_equal(np.asarray(function(f, x)), expected.reshape(-1, lanes))
+    assert function.lower(f, x).as_text().count(f"@{library.CHAINS}") == 1
