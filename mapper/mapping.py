@@ -41,6 +41,8 @@ class Mapping:
     ``kernel_row`` of pixels × channels.
     ``spread``: for machines of many cores the plan (JSON of :mod:`archloom.mapper.spatial`): which core computes what,
     and how tiles reach it; else empty.
+    ``lanes``: of a nest of loops on a vector unit what lies along vectors: for each of its nests the number of one of
+    the ways that there are.
     """
 
     kind: Kind
@@ -52,6 +54,7 @@ class Mapping:
     store: Store = "after"
     packing: Packing = "channels"
     spread: str = ""
+    lanes: tuple[int, ...] = ()
 
     def size(self, dim: str) -> int:
         """Extent of a tile along ``dim``, in elements."""
@@ -74,6 +77,7 @@ class Mapping:
         levels = dict(self.loads)
         parts = [self.kind, *([self.dataflow] if self.dataflow else []), " ".join(f"{d}{s}" for d, s in self.tile)]
         parts += [">".join(self.order)] if self.order else []
+        parts += ["lanes " + ",".join(map(str, self.lanes))] if self.lanes else []
         parts += [f"{name}:{levels[name]}*{n}" if name in levels else f"{name}*{n}" for name, n in self.buffers]
         parts += [f"store {self.store}"] if self.buffers else []
         parts += [f"packed {self.packing}"] if self.packing != "channels" else []
@@ -119,6 +123,7 @@ def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
     return Mapping(
         fields["kind"], fields["dataflow"], pairs["tile"], tuple(fields["order"]),
         tuple(fields["loads"].items()), pairs["buffers"], fields["store"], fields["packing"], fields["spread"],
+        tuple(map(int, fields["lanes"])),
     )
 
 

@@ -212,7 +212,7 @@ def _tried(
         """Of mappings that agree in tiling, order and load levels one is tried first."""
         for i, mapping in ranked(
                 order, mapping_of, family=lambda i, _: space.family(i), most=FEW if few else MOST_OF_FAMILY,
-                same=lambda _, m: (m.kind, m.dataflow, m.tile, m.order, m.loads, m.packing)):
+                same=lambda _, m: (m.kind, m.dataflow, m.tile, m.order, m.loads, m.packing, m.lanes)):
             numbers[mapping] = i
             yield mapping, float(estimated[i])
 

@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis.strategies import sampled_from
 
 from archloom.mapper import workload
+from archloom.mapper.mapping import Mapping
 from archloom.mapper.nests import HALVES, Axis, Code, Nest, Pass, Store
 from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
@@ -19,6 +20,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.artifact.workload_json import from_json, to_json
 from archloom.uma_targets.kit.vectors import RiscvV, choices_of
+from archloom.uma_targets.mte.target import Mte
 from tests.support.examples import examples, randoms
 from tests.support.uma_targets.nests import (
     SIZE,
@@ -133,3 +135,15 @@ def test_a_unit_with_too_few_registers_is_refused() -> None:
     nest = Nest((Axis("i", 8),), (Pass((), tuple(code.operations), (Store("out", Affine.variable("i"), total),)),))
     with pytest.raises(MappingError, match="9 vectors at a time need more than the 8 registers"):
         stream_of(nest, NAMES, RiscvV(128, 8))
+
+
+@given(random=randoms)
+@examples(3, 60)
+def test_mappings_of_several_nests_come_back_from_json(random: Random) -> None:
+    """A plan that could not be read would be searched for again, and an artifact with it not opened."""
+    nests = tuple(random_nest(random) for _ in range(random.randint(1, 3)))
+    assume(all(map(fits, nests)))
+    work = workload.nest(nests, (((SIZE,), "int32"), ((SIZE,), "int32"), ((SIZE,), "float32")))
+    space = Mte.kit.accelerator.configure({}).space(work)
+    found = space.mapping(random.randrange(len(space)))
+    assert len(found.lanes) == len(nests) and Mapping.from_json(found.to_json()) == found

@@ -39,8 +39,6 @@ CHAINED, BEFORE = 6, 2
 NEAR = 2
 """Axes are tried for lanes whose estimates are so many times the lowest: what caches keep can make as much of a
 difference. A free choice."""
-LANES = "lanes"
-"""Before the numbers, for each nest, of what is spread over lanes, in a mapping's dataflow."""
 NO_FOLD = frozenset({"quantize"})
 """What is stored before it is folded: as bytes, of which a fold would make each several times."""
 ARITY: Mapping[str, int] = {
@@ -182,9 +180,8 @@ def _stream(
     memory, unit = Memory.of(workload), vectors.unit(dict(parameters))
     counts = {t.name: t.size_bytes // t.item_bytes for t in (*workload.inputs, workload.output)}
     words = {t.name: Words(Affine(t.address), counts[t.name]) for t in memory.tensors}
-    lanes = map(int, mapping.dataflow.removeprefix(LANES).split(","))
     return memory.stream(isa, parameters, [
-        node for nest, lane in zip(workload.nests, lanes, strict=True)
+        node for nest, lane in zip(workload.nests, mapping.lanes, strict=True)
         for node in nodes_of(nest, words, unit, mapping.size("group"), lane)])
 
 
@@ -214,7 +211,7 @@ def _space(
     estimates = column(lambda choice: choice.cost).sum(axis=0)
 
     def mapping(c: Mapping[str, np.ndarray], i: int) -> TileMapping:
-        lanes = ",".join(str(choices[int(c[name][i])].lane) for name, choices in zip(numbers, near))
-        return TileMapping("nest", LANES + lanes, (("group", int(c["group"][i])),))
+        lanes = tuple(choices[int(c[name][i])].lane for name, choices in zip(numbers, near))
+        return TileMapping("nest", "", (("group", int(c["group"][i])),), lanes=lanes)
 
     return Space((Table(columns, {}, lambda c: estimates, mapping),), len(estimates))
