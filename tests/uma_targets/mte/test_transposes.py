@@ -50,6 +50,6 @@ def test_rows_or_columns_lie_along_vectors_whichever_takes_fewer_cycles(random: 
     work, configuration = transpose(random.randrange(4, 65), random.randrange(100, 600)), MTE.configure()
     space, runs = configuration.space(work), Simulations(configuration, lambda *heard: None, energies_decide=False)
     mappings = [space.mapping(i) for i in range(len(space))]
-    assert len({mapping.dataflow for mapping in mappings}) == 2
+    assert len({mapping.lanes for mapping in mappings}) == 2
     best = min(runs.of(configuration.emit(work, mapping)).timing.cycles for mapping in mappings)
     assert cycles(work) == best
