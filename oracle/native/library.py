@@ -14,8 +14,9 @@ from archloom.oracle.late_jax import jax
 from archloom.oracle.native import chain_code, fused_code, packing_code, processor, product_code
 from archloom.oracle.native.ways import WAYS
 
-CHAINS, FUSED, PACKING, PRODUCTS = "archloom_chain_", "archloom_fused_", "archloom_pack_", "archloom_product_"
-"""What names begin with; of the last two, the feature of the processor follows."""
+CHAINS, FUSED, PACKING, PRODUCTS = "archloom_chain_", "archloom_steps_", "archloom_pack_", "archloom_product_"
+"""What names begin with; of the last two, the feature of the processor follows. A handler whose arguments change gets
+another name: stored programs that call the former one are compiled anew."""
 
 DAZ_FTZ = 0x8040
 """The bits of MXCSR by which subnormal operands and results count as zeros."""
