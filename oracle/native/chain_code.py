@@ -30,7 +30,7 @@ SHARED = 1 << 20
 SHARE = 8 * ROWS
 """The fewest rows of a part: for fewer, copying a panel of ``b`` takes as long as its products."""
 
-PARTS = 8
+PARTS = 32
 """Parts that are enough for all cores to end at nearly the same time; where there are fewer panels, rows are shared,
 too."""
 

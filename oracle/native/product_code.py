@@ -21,7 +21,7 @@ from archloom.oracle.native.ways import ROWS, Way
 SHARED = 1 << 23
 """From how many products on cores share them: some fifty microseconds on one, of which waking another takes ten."""
 
-SHARE, PARTS = 12, 8
+SHARE, PARTS = 12, 32
 """The fewest rows of a part, and how many parts are enough for all cores to end at nearly the same time; where there
 are fewer panels, rows are shared, too."""
 
