@@ -29,6 +29,7 @@ P = TypeVar("P")
 
 _FIELDS = tuple(f.name for f in fields(Mapping))
 _TABLES = ("tile", "loads", "buffers")
+_LISTS = ("order", "lanes")
 _LOOKED_AT = 20_000
 """Candidates whose values are listed where none is as it was asked for."""
 
@@ -176,6 +177,11 @@ def _plain(name: str, value: Any, where: str) -> Any:
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise InputError(f"{where}: order must be loops, outermost first, as n>m, not {value!r}")
         return tuple(word.strip() for word in words)
+    if name == "lanes":
+        numbers = [value] if type(value) is int else value
+        if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
+            raise InputError(f"{where}: lanes must be numbers from 0 on, one for each nest of loops, not {value!r}")
+        return tuple(numbers)
     if not isinstance(value, str):
         raise InputError(f"{where}: {name} must be a word, not {value!r}")
     return value
@@ -189,7 +195,7 @@ def _nested(values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         if key:
             made.setdefault(table, {})[key] = value
         else:
-            made[name] = {} if value == () and name in _TABLES else list(value) if name == "order" else value
+            made[name] = {} if value == () and name in _TABLES else list(value) if name in _LISTS else value
     return made
 
 
@@ -209,7 +215,9 @@ def _value(mapping: Mapping, name: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    return ">".join(value) if isinstance(value, tuple) else str(value)
+    if not isinstance(value, tuple):
+        return str(value)
+    return ">".join(value) if all(isinstance(each, str) for each in value) else ",".join(map(str, value))
 
 
 def _listed(values: Iterable[Any]) -> str:

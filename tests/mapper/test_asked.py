@@ -94,6 +94,8 @@ def test_layers_are_chosen_by_name(tmp_path: Path) -> None:
     ("m=40,n=24,k=36", "no mapping has m=40, n=24, k=36: each has a part of it alone"),
     ("m", "expected a JSON file, JSON, or fields as m=128,order=n>m"),
     ("m=", "expected NAME=VALUE, found 'm='"),
+    ("lanes=rows", "lanes must be numbers from 0 on, one for each nest of loops, not 'rows'"),
+    ("lanes=3", "no mapping has lanes=3: lanes may be "),
     ("order=3", "order must be loops, outermost first, as n>m, not 3"),
     ("datafow=os", "tile.datafow must be a number of at least 1, not 'os'; did you mean 'dataflow'"),
     ("{", "Expecting property name"),

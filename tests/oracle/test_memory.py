@@ -25,7 +25,7 @@ UNBOUNDED = {
         "tvm_backend/frontends/onnx/versions.py:_newest_operator_set", "tvm_backend/inside/stubs.py:_head"),
     "types, features and nodes, of which the code has so many": (
         "oracle/kernel/callable.py:_in_numpy", "oracle/native/chains.py:_batchable",
-        "oracle/native/fused.py:_batchable", "oracle/native/library.py:_engines",
+        "oracle/native/library.py:_engines",
         "oracle/native/products.py:_batchable",
         "oracle/taidl/types.py:named_dtype", "oracle/taidl/types.py:of_numpy", "oracle/taidl/types.py:of_width",
         "oracle/xla/notation/substitution.py:NORMAL", "tvm_backend/ir/nodes.py:cache"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from hypothesis import given
 
 from archloom.mapper import workload
@@ -53,3 +54,11 @@ def test_rows_or_columns_lie_along_vectors_whichever_takes_fewer_cycles(random: 
     assert len({mapping.lanes for mapping in mappings}) == 2
     best = min(runs.of(configuration.emit(work, mapping)).timing.cycles for mapping in mappings)
     assert cycles(work) == best
+
+
+@pytest.mark.parametrize("lane", [0, 1])
+def test_what_lies_along_vectors_can_be_asked_for(lane: int) -> None:
+    work = transpose(40, 200)
+    assert search(work, MTE, {"mapping": f"lanes={lane}"}, use_cache=False).mapping.lanes == (lane,)
+    whole = search(work, MTE, {"mapping": f"lanes={lane}"}, use_cache=False).mapping.to_json()
+    assert search(work, MTE, {"mapping": whole}, use_cache=False).mapping.to_json() == whole
