@@ -49,3 +49,9 @@ def test_a_machine_of_floats_may_be_off_by_steps(target: str, passes: bool) -> N
     found[0, 0] += 2 * 0.2 * (1 if found[0, 0] < 0 else -1)
     assert (not _judged(model, target, [batch], [[found]], _in_floats(target)).failures) is passes
     assert _judged(model, target, [batch], [[-right]], _in_floats(target)).failures
+
+
+def test_the_hosts_last_operator_is_called_as_the_output_that_it_makes() -> None:
+    """What a function's result is called when it is made anew is no name of the network's."""
+    (last, *_) = reversed(archloom.coverage(product(131, 117), "gemmini").operators)
+    assert (last.op, last.name) == ("dequantize", "y")
