@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from archloom.mapper.places import check_places, placed, rooms
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload, plain
 from archloom.oracle import taidl
+from archloom.oracle.errors import StreamError
 from archloom.oracle.memory import Remembered
 from archloom.oracle.stream import Stream, emitted_for
 from archloom.oracle.taidl.isa import Isa
@@ -256,6 +257,17 @@ class Configuration:
             stream = self.emitter.emit(workload, mapping)
         check_places(workload, stream)
         return stream
+
+    @contextmanager
+    def running(self, workload: "Workload", mapping: "TileMapping") -> Iterator[None]:
+        """Around what is made of emitted instructions: their faults are told with target, layer and mapping."""
+        try:
+            yield
+        except StreamError as error:
+            named = StreamError(f"target {self.accelerator.name!r}, {workload.title}, the instructions of {mapping}: "
+                                f"{error}")
+            named.instruction = error.instruction
+            raise named from error
 
     def space(self, workload: "Workload") -> "Space":
         """The mappings that ``workload`` may have."""

@@ -165,7 +165,8 @@ def _search(
 
     def simulated(mapping: Mapping) -> tuple[TimingResult, int, int]:
         stream = configuration.emit(workload, mapping)
-        run = run_of[mapping] = runs.of(stream)
+        with configuration.running(workload, mapping):
+            run = run_of[mapping] = runs.of(stream)
         if runs.kin is not None and run.timing.exact:
             noted[configuration.told_apart(workload, mapping, lambda: stream)] = run.noted(runs.kin)
         return run.timing, run.written, run.bound
@@ -293,7 +294,9 @@ def _of_mapping(
     """The one mapping that is asked for, simulated: nothing is estimated. InputError where it does not fit."""
     runs = Simulations(configuration, Steps(workload.name, heard).hear, energies_decide=False)
     try:
-        run = runs.of(configuration.emit(workload, mapping))
+        stream = configuration.emit(workload, mapping)
+        with configuration.running(workload, mapping):
+            run = runs.of(stream)
     except (MappingError, StreamError) as error:
         raise InputError(f"{workload.name}: the mapping that is asked for does not fit: {error}") from error
     return cache.Entry(mapping, run.timing, run.timing.cycles, 1, 1, 1, run.energy_if_any,

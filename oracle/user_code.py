@@ -10,8 +10,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from archloom.oracle.errors import ArchloomError, StreamError, TargetError
+from archloom.oracle.errors import ArchloomError, MappingError, StreamError, TargetError
 
+_LOCATED = (StreamError, MappingError)
+"""Errors of ours that a mistake in a user's code may be."""
 _PATHS = sysconfig.get_paths()
 _LIBRARIES = tuple(os.path.realpath(path) + os.sep for path in {
     *(_PATHS[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")), *site.getsitepackages(),
@@ -56,15 +58,15 @@ def told(error: BaseException) -> str:
 @contextmanager
 def in_user_code(what: Callable[[], str]) -> Iterator[None]:
     """Around a call of what a user may have written: its exceptions as TargetErrors, and instructions that the ISA does
-    not have as StreamErrors, that say where, what it was about, and show the line. Other errors of ours, and those of
-    our own code, go on as they are."""
+    not have, and parts of mappings that these do not have, as what they are, that say where, what it was about, and
+    show the line. Other errors of ours, and those of our own code, go on as they are."""
     try:
         yield
     except ArchloomError as error:
-        place = place_of(error) if isinstance(error, StreamError) else None
+        place = place_of(error) if type(error) in _LOCATED else None
         if place is None:
             raise
-        raise StreamError(f"{place}: {what()}: {error}{line_of(place)}") from error
+        raise type(error)(f"{place}: {what()}: {error}{line_of(place)}") from error
     except Exception as error:
         place = place_of(error)
         if place is None:

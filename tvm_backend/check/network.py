@@ -159,7 +159,8 @@ def check(
         if first:
             layers = tuple(check_layers(exe, model, runs, batch, floats, progress))
         found.append(list(outputs.values()))
-    judged = _judged(model, target, given, found, any(layer.rounding_steps for layer in layers))
+    rounded = any(layer.rounding_steps for layer in layers) or (is_quantized(model) and _in_floats(target))
+    judged = _judged(model, target, given, found, rounded)
     accuracy = None if labels is None else _accuracies(model, floats, given, judged.expected, found, labels)
     return CheckResult(
         model.name, target, dict(exe.compiled.options), judged.reference,
@@ -211,7 +212,7 @@ def _judged(
     model: "Model", target: str, given: Sequence[samples.Batch], found: Sequence[Sequence[np.ndarray]], rounded: bool,
 ) -> _Judged:
     """By the first reference that outputs are right by, or else by the first; ``rounded``: layers are not as the
-    reference by the machine's own rounding."""
+    reference by the machine's own rounding, or by that of floats, which are quantized between layers."""
     by_all = []
     for name, compare in _references(model):
         expected = [compare(batch) for batch in given]
@@ -336,16 +337,19 @@ def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
 
 def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
     """The largest error of each output that rounding explains, of a network that is computed in floats."""
-    chosen = backends(target)
-    integers = is_quantized(model) and any(b.takes_integers for b in chosen)
-    numbers = [backend.numbers for backend in chosen]
-    if integers or not set(FLOAT_TOLERANCE).issuperset(numbers):
+    numbers = [backend.numbers for backend in backends(target)]
+    if is_quantized(model) or not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}
     given = {spec.dtype for spec in (*model.inputs, *model.outputs)}
     given |= {ir.dtype_of(b.var) for b in ir.bindings(model.module["main"]) if ir.is_tensor(b.var)}
     tolerance = max(t for n, t in FLOAT_TOLERANCE.items() if n in numbers or n in given)
     return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0, where=np.isfinite(batch[i])))
                                        for batch in expected) for i, spec in enumerate(model.outputs)}
+
+
+def _in_floats(target: str) -> bool:
+    """Whether quantized networks are computed in floats, too."""
+    return not any(backend.takes_integers for backend in backends(target))
 
 
 def _untaken(layers: Sequence[LayerCheck], target: str) -> list[str]:

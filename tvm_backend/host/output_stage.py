@@ -56,8 +56,8 @@ class OutputStage:
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The tensors of the step that are read beside the sums."""
-        return ("A", "B") if self.first_zero or self.second_zero else ()
+        """The tensors of the step that are read beside the sums: those whose sums are subtracted."""
+        return ("A",) * bool(self.second_zero) + ("B",) * bool(self.first_zero)
 
     @property
     def constants(self) -> list[np.ndarray]:
@@ -87,13 +87,13 @@ class OutputStage:
         zero_point, low, high, first_zero, second_zero = numbers
         if "border" in arrays:
             sums = sums + arrays["border"]
-        if operands:
-            wide_a, wide_b = (x.astype(jnp.int32) for x in operands)
-            sums = sums + first_zero * second_zero * np.int32(wide_a.shape[-1])
-            if self.first_zero:
-                sums = sums - first_zero * wide_b.sum(-2, keepdims=True, dtype=jnp.int32)
-            if self.second_zero:
-                sums = sums - second_zero * wide_a.sum(-1, keepdims=True, dtype=jnp.int32)
+        wide = {name: x.astype(jnp.int32) for name, x in zip(self.operands, operands)}
+        if "A" in wide:
+            sums = sums - second_zero * wide["A"].sum(-1, keepdims=True, dtype=jnp.int32)
+        if "B" in wide:
+            sums = sums - first_zero * wide["B"].sum(-2, keepdims=True, dtype=jnp.int32)
+        if len(wide) == 2:
+            sums = sums + first_zero * second_zero * np.int32(wide["A"].shape[-1])
         if self.dtype == "int32":
             return (sums,)
         real = sums.astype(jnp.float32) * arrays["scale"]

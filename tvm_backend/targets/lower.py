@@ -337,11 +337,13 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
     bound = ir.bound_in(main)
     by_name = {var.name: value for var, value in bound.items()}
     results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True) if ir.is_var(v)}
-    ops = []
+    ops, held = [], _Held(partitioned)
     for op in partitioned.host:
-        known = {r.target: r for r in partitioned.refused.get(op.name, ())}
-        answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.name), bound, c.backend) for c in chosen)
-        name = results.get(op.name, op.op) if is_made_up(op.name) else op.name
+        variable = held.variable(op.name) or op.name
+        known = {r.target: r for r in partitioned.refused.get(variable, ())}
+        answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(variable), bound, c.backend) for c in chosen)
+        own = not is_made_up(variable) and variable != RESULT
+        name = variable if own else results.get(variable, op.op)
         ops.append(replace(op, name=name, reason=_joint_reason(answers), refused=answers))
     return HostPart(None, tuple(ops), kept, lambda: plan_of(kept))
 

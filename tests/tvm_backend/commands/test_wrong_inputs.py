@@ -36,6 +36,10 @@ FILES = {
                              numbers="int8"),
     "instr.py": TARGET.format(name="instr", graph="return gemmini(dim=options['dim'])",
                               emit="return [Instr.make('mvin', rows=1)]", numbers="int8"),
+    "size.py": TARGET.format(name="size", graph="return gemmini(dim=options['dim'])",
+                             emit="return mapping.size('kk')", numbers="int8"),
+    "rows.py": TARGET.format(name="rows", graph="return gemmini(dim=options['dim'])", emit="return [Instr.make('mvin', "
+                             "dram=1 << 40, local=0, cols=4, rows=4)]", numbers="int8"),
     "int4.py": TARGET.format(name="int4", graph="return gemmini(dim=options['dim'])", emit="return []", numbers="int4"),
     "syntax.py": "x = 1\ndef graph(:\n", "raises.py": "def f():\n    return 1 / 0\nf()\n", "empty.py": "x = 1\n",
     "isa.taidl": "isa x;\n[spad] (4) (16xi8);\n[go](a) { %A:1x16xi8 <- $spat[a]; }", "none.taidl": "",
@@ -78,6 +82,10 @@ WRONG = [
                                     r"AttributeError: .*'rows'\n    return gemm\.rows"),
     (f"estimate {GEMM} -t instr.py", r"instr\.py:8: target 'mine_instr', gemm .*: mvin: expected the attributes "
                                      r"\(dram, .*\), found \(rows\)\n    return \[Instr\.make\('mvin', rows=1\)\]"),
+    (f"estimate {GEMM} -t size.py", r"size\.py:8: target 'mine_size', gemm .*: the mapping has no tile size for 'kk' "
+                                    r"\(it has: .*\)\n    return mapping\.size\('kk'\)"),
+    (f"estimate {GEMM} -t rows.py", r"target 'mine_rows', gemm \(gemm .*\), the instructions of gemm .*: "
+                                    r".*mvin"),
     (f"estimate {GEMM} -t int4.py", "'mine_int4': numbers: expected one of int8, float32, float16, found 'int4'"),
     (f"estimate {GEMM} -t syntax.py", r"syntax\.py:2: SyntaxError: "),
     (f"estimate {GEMM} -t raises.py", r"raises\.py:2: ZeroDivisionError: division by zero"),
