@@ -51,6 +51,16 @@ def test_a_machine_of_floats_may_be_off_by_steps(target: str, passes: bool) -> N
     assert _judged(model, target, [batch], [[-right]], _in_floats(target)).failures
 
 
+@pytest.mark.parametrize("version", [17, 21])
+def test_operators_that_are_written_out_leave_weights_quantized(version: int) -> None:
+    """ONNX's reference computes ``DequantizeLinear`` in some versions, and not in others."""
+    model = product(131, 117)
+    model.opset_import[0].version = version
+    model.graph.output[0].name = "z"
+    model.graph.node.append(helper.make_node("Celu", ["y"], ["z"], "celu"))
+    assert archloom.coverage(model, "gemmini").offloaded_macs == m * k * n
+
+
 def test_the_hosts_last_operator_is_called_as_the_output_that_it_makes() -> None:
     """What a function's result is called when it is made anew is no name of the network's."""
     (last, *_) = reversed(archloom.coverage(product(131, 117), "gemmini").operators)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import (
     OWN_DOMAINS,
+    Shape,
     copied,
     every_node,
     inlined,
@@ -25,6 +27,8 @@ from archloom.tvm_backend.frontends.onnx.guard import GROWING
 
 MOST_FOLDED = 1 << 16
 """Elements of the largest constant that is computed."""
+KEPT = frozenset({"DequantizeLinear"})
+"""Operators that are not computed: weights stay the integers that they are."""
 HIDING_PRODUCTS = frozenset({"Attention"})
 """Operators that hide matrix products from onnxruntime's quantizer; TVM 0.27 takes them for those of another domain."""
 
@@ -103,11 +107,10 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             if node.op_type == "Shape" and node.input[0] in shapes:
                 asked = {a.name: a.i for a in node.attribute}
                 found = [np.array(shapes[node.input[0]][asked.get("start", 0):asked.get("end")], np.int64)]
-            elif len(node.output) and all(name in values for name in node.input if name) and not any(
-                    a.HasField("g") for a in node.attribute) and not (node.op_type in GROWING and any(
-                        name not in shapes or math.prod(shapes[name]) > MOST_FOLDED for name in node.output)):
+            elif _is_computed(node, shapes) and all(name in values for name in node.input if name):
                 given = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
-                found = ReferenceEvaluator(alone(node, model)).run(None, given)
+                with suppress(RuntimeError):  # the reference has no such operator in this version: it stays
+                    found = ReferenceEvaluator(alone(node, model)).run(None, given)
             if found is None or any(x is None or np.size(x) > MOST_FOLDED for x in found):
                 kept.append(node)
                 continue
@@ -118,6 +121,14 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             return without_unread(model)
         del model.graph.node[:]
         model.graph.node.extend(kept)
+
+
+def _is_computed(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> bool:
+    """Whether a node of known operands is computed: it has results, of which none may be large, and no body."""
+    if node.op_type in KEPT or not len(node.output) or any(a.HasField("g") for a in node.attribute):
+        return False
+    return node.op_type not in GROWING or all(
+        name in shapes and math.prod(shapes[name]) <= MOST_FOLDED for name in node.output)
 
 
 def without_unread(model: onnx.ModelProto) -> onnx.ModelProto:
