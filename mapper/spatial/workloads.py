@@ -254,7 +254,7 @@ def _expected(gemm: TileGemm, attempts: Attempts[Plan], found: Space) -> tuple[n
 
 
 def _refined(gemm: TileGemm, plan: Plan, rules: Rules) -> Iterator[Plan]:
-    (bm, bn, bk), depth = plan.block, gemm.k // plan.spread(2)
+    (bm, bn, bk), depth = plan.block, -(-gemm.k // plan.spread(2))
     alone = all(plan.spread(loop) == 1 for loop in range(3))
     if "stream" in (plan.a[1], plan.b[1]):
         yield replace(plan, slots=3)
