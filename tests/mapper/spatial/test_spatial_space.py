@@ -40,7 +40,7 @@ LEAST = {
 TARGETS: dict[str, Callable[[], ArchitectureGraph]] = {
     "mesh": round_mesh, "triple_ring": triple_ring, "wormhole": wormhole}
 KINDS = ("wormhole", "no torus", "narrow ports", "quick")
-MOST_PLANS = 150
+MOST_PLANS = 250
 
 
 @dataclass(frozen=True)
