@@ -8,6 +8,7 @@ blocks end together by twos, fours, ..., as too long a program would have to sta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ from archloom.mapper.spatial.plan import (
     SweepPlan,
     TileGemm,
 )
-from archloom.mapper.spatial.products.parts import Contraction, PartedSpace, part_of, split_of
+from archloom.mapper.spatial.products.parts import Contraction, PartedSpace, part_of
 from archloom.mapper.spatial.rates import Joules, Rates
 from archloom.mapper.spatial.space import Column, Columns, Space, Table
 from archloom.mapper.spatial.sweeps.elementwise import FUNCTIONS, Elementwise
@@ -43,8 +44,7 @@ from archloom.oracle.errors import MappingError
 
 def joules(gemm: TileGemm, machine: Machine, rates: Rates, found: Space) -> Joules:
     """Estimated joules of every candidate for a single product."""
-    steps = -(-gemm.k // (split_of(found) * found.column("bk")))
-    return product_joules(gemm, machine, rates, found, NOTHING, 1.0, steps)
+    return product_joules(gemm, machine, rates, found, NOTHING, 1.0, lambda bk, _, own: -(-own // bk))
 
 
 def parted_joules(work: Contraction, rates: Rates, found: PartedSpace) -> Joules:
@@ -52,16 +52,15 @@ def parted_joules(work: Contraction, rates: Rates, found: PartedSpace) -> Joules
     estimated = [np.zeros(0)]
     for parts, candidates in zip(found.parts, found.spaces):
         machine = part_of(found.machine, parts)
-        share, steps = _loaded(work, candidates), work.steps(candidates.column("bk"), split_of(candidates))
         estimated.append(work.problems * product_joules(
-            work.gemm, machine, rates, candidates, work.epilogue, share, steps))
+            work.gemm, machine, rates, candidates, work.epilogue, _loaded(work, candidates), work.steps))
     return np.asarray(work.blank * rates.stored + np.concatenate(estimated), np.float64)
 
 
 def _loaded(work: Contraction, candidates: Space) -> np.ndarray:
     """The share of A's tiles that is loaded: windows of the last block, which may be smaller, have less in common."""
-    m, bm = work.gemm.m, candidates.column("bm")
-    whole, last = (work.loaded(tall, candidates.column("bk"), split_of(candidates)) for tall in (bm, (m - 1) % bm + 1))
+    m, bm, depth = work.gemm.m, candidates.column("bm"), candidates.over["depth"]
+    whole, last = (work.loaded(tall, candidates.column("bk"), depth) for tall in (bm, (m - 1) % bm + 1))
     rest = m % bm
     return np.asarray(((m - rest) * whole + rest * last) / m)
 
@@ -86,21 +85,20 @@ class _Blocks:
 
 def product_joules(
     gemm: TileGemm, machine: Machine, rates: Rates, found: Space, epilogue: Epilogue, share: np.ndarray | float,
-    steps: np.ndarray,
+    steps: Callable[[Column, Column, Column], Column],
 ) -> Joules:
-    """Of a product on a machine, or a part of one; ``share``: of A's tiles, what is loaded; ``steps`` of a core over
-    its part of the reduction."""
-    c = found.columns
-    spread = np.array([(*rows, *columns) for rows, columns, _ in found.spreads], np.int64).reshape(-1, 6)
-    s = dict(zip(("rm", "rn", "rk", "cm", "cn", "ck"), spread[c["spread"]].T))
-    sums = s["rk"] * s["ck"]
+    """Of a product on a machine, or a part of one; ``share``: of A's tiles, what is loaded; ``steps`` of so many tiles
+    of a core, where cores have so many of the reduction, and it so many."""
+    c, s = found.columns, found.over
     m, n = (_Blocks.of(extent, c[block], s[f"r{x}"] * s[f"c{x}"])
             for extent, block, x in ((gemm.m, "bm", "m"), (gemm.n, "bn", "n")))
     a = _moved(machine, rates, c["way_a"], gemm.m * gemm.k, (s["rn"], s["cn"]), n.loads(c["keep_a"]), share)
     b = _moved(machine, rates, c["way_b"], gemm.n * gemm.k, (s["rm"], s["cm"]), m.loads(c["keep_b"]), 1.0)
     reads = (n.count * gemm.m + m.count * gemm.n) * gemm.k
-    added = gemm.m * gemm.n * 2 * steps * sums  # a product takes and gives back its sums in one access
-    others = gemm.m * gemm.n * (sums - 1) * rates.added
+    depth = s["depth"]
+    taken = s["full"] * steps(c["bk"], depth, depth) + steps(c["bk"], depth, s["rest"])
+    added = gemm.m * gemm.n * 2 * taken  # a product takes and gives back its sums in one access
+    others = gemm.m * gemm.n * (s["rows"] * s["columns"] - 1) * rates.added
     total: Joules = (
         gemm.m * gemm.n * gemm.k * rates.product + gemm.m * gemm.n * rates.stored + a + b + others
         + (reads + added) * rates.l1_tile + finishing(gemm.m, gemm.n, rates, epilogue, m.count))

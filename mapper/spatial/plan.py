@@ -54,6 +54,28 @@ class TileGemm:
         return TileGemm(-(-m // 32), -(-n // 32), -(-k // 32))
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """How tiles of the reduction are dealt out to the cores that add up their sums: ``depth`` to each of ``full`` ones,
+    the ``rest`` to the next one, none to others; those that have some are ``rows`` by ``columns`` cores."""
+
+    depth: int
+    full: int
+    rest: int
+    rows: int
+    columns: int
+
+    @staticmethod
+    def of(tiles: int, rows: int, columns: int, outer: str, grain: int = 1) -> "Reduction":
+        """Of ``tiles``, so many of which as ``grain`` says stay together, to ``rows`` by ``columns`` cores, whose
+        ``outer`` dimension counts slower."""
+        depth = -(-tiles // (grain * rows * columns)) * grain
+        full, rest = divmod(tiles, depth)
+        busy, fast = full + (rest > 0), columns if outer == "rows" else rows
+        lines = -(-busy // fast), min(busy, fast)
+        return Reduction(depth, full, rest, *(lines if outer == "rows" else lines[::-1]))
+
+
 class Written:
     """A plan: what it is called where its text is damaged, and its JSON form, in which whole numbers must be at least 1
     where a field says nothing else."""

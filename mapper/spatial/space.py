@@ -1,14 +1,17 @@
 """The space of plans of a product on a mesh, as columns of arrays: a candidate is a row, an object only when chosen.
 
 Every way to spread m, n and k over the dimensions of the mesh (also each dimension over several loops, and in both
-orders where a loop takes part of both), every useful block, both orders of the waves, whether an operand is kept for
+orders where a loop takes part of both; the last cores have less of a loop, or nothing, where it cannot be dealt out
+evenly), every useful block, both orders of the waves, whether an operand is kept for
 the waves that do not index it, every pattern by which tiles that cores share can reach them. Useless rows are left out,
 never a shape of plan (but for trees to part of the mesh, which are missing: operands that a rectangle of cores shares
 go to each of its rows or columns by a multicast of its own). By these rules no better plan is left out, as far as tests
 have found, which list every plan of tiny products (``tests/support/mapper/plain_space.py``):
 
-* no spread that leaves cores without any work, unless it leaves less to each of the others than any spread over m and n
-  with as many cores along k that gives work to all;
+* no spread over m and n that leaves cores without any work, and to another one more than twice as much as it needs to
+  have with as many cores along k (fewer cores may share more tiles, which is better where loads take longer than
+  products);
+* the reduction is dealt out to as few cores as can have so few tiles of it each;
 * sums are added up over the network only where C has fewer than eight tiles for each core;
 * the waves' order is free only where something is kept;
 * of two plans that a square mesh makes equal by exchanging its dimensions only one;
@@ -33,19 +36,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machines.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS, NONE, PATTERNS, ROW, Pair, Pattern, Plan, Spread, TileGemm
+from archloom.mapper.spatial.plan import (
+    LEVELS,
+    NONE,
+    PATTERNS,
+    ROW,
+    Pair,
+    Pattern,
+    Plan,
+    Reduction,
+    Spread,
+    TileGemm,
+)
 
 P = TypeVar("P")
 
 Column: TypeAlias = NDArray[np.int64]
 Columns: TypeAlias = dict[str, Column]
+Depths: TypeAlias = Callable[[int], Sequence[int]]
+"""How deep the steps of a core may be that has so many tiles of the reduction."""
 
 SLOTS = (2,)
 """Blocks of a streamed operand that a core holds; the search tries triple buffering with what it has found."""
@@ -67,18 +83,33 @@ class Rules:
     levels: tuple[str, ...] = LEVELS
     outputs: int = 2
     rising: bool = True
-    splits: tuple[int, ...] | None = None
-    """Over how many cores the reduction may be spread; None: over any number that divides it."""
     depths: tuple[int, ...] = DEPTHS
     """Steps of the reduction in tiles, beside its whole extent."""
     beside: tuple[int, int] = (0, 0)
     """Tiles of L1 for each column of tiles of a block of C, and for each tile of it, beside the operands."""
 
+    def depths_of(self, depth: int) -> tuple[int, ...]:
+        """How deep the steps of a core with ``depth`` tiles of the reduction may be."""
+        return tuple(sorted({d for d in self.depths if d < depth} | {depth}))
+
 
 EVERYTHING = Rules()
 
+IDLE = 2
+"""Where cores have no work, others have so many times as much at most as they need to have."""
+
 LEADS = (1, 2, 4, 8)
 """Depths of the first step in tiles, where it is shallower than the others."""
+
+
+@dataclass(frozen=True)
+class Spreads:
+    """How the loops of a plan are spread over the mesh, as it has it, and what comes of it for the reduction."""
+
+    rows: Spread
+    columns: Spread
+    outer: Literal["rows", "columns"]
+    reduction: Reduction
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +118,7 @@ class Space:
     wave loop), ``keep_a``, ``keep_b``, ``way_a``, ``way_b`` (index into PATTERNS), ``slots``, ``outputs``,
     ``lead``. There may be millions: ``held`` has each column in the smallest type for it."""
 
-    spreads: tuple[tuple[Spread, Spread, Literal["rows", "columns"]], ...]
+    spreads: tuple[Spreads, ...]
     held: Columns
 
     def __len__(self) -> int:
@@ -102,6 +133,14 @@ class Space:
         """All of them."""
         return {name: self.column(name) for name in self.held}
 
+    @property
+    def over(self) -> Columns:
+        """Cores along m, n and k of each candidate on the rows of the mesh (``rm``, ``rn``, ``rk``) and on its columns
+        (``cm``, ``cn``, ``ck``), and its reduction's fields by their names, such as ``depth``."""
+        names = (*(over + loop for over in "rc" for loop in "mnk"), *(each.name for each in fields(Reduction)))
+        found = np.array([(*s.rows, *s.columns, *astuple(s.reduction)) for s in self.spreads], np.int64)
+        return dict(zip(names, found.reshape(-1, len(names))[self.held["spread"]].T))
+
     def some(self, rows: "slice | NDArray[Any]") -> "Space":
         """The candidates with some numbers, or for which a mask is set."""
         return Space(self.spreads, {name: column[rows] for name, column in self.held.items()})
@@ -109,9 +148,9 @@ class Space:
     def plan(self, i: int) -> Plan:
         """Candidate ``i``."""
         c = {name: int(column[i]) for name, column in self.held.items()}
-        rows, columns, outer = self.spreads[c["spread"]]
+        over = self.spreads[c["spread"]]
         return Plan(
-            (c["bm"], c["bn"], c["bk"]), rows, columns, outer, "nm" if c["nm"] else "mn",
+            (c["bm"], c["bn"], c["bk"]), over.rows, over.columns, over.outer, "nm" if c["nm"] else "mn",
             (_pattern(c["way_a"]), "keep" if c["keep_a"] else "stream"),
             (_pattern(c["way_b"]), "keep" if c["keep_b"] else "stream"), c["slots"], c["outputs"], c["lead"],
         )
@@ -155,44 +194,49 @@ def _pattern(number: int) -> Pattern:
     return PATTERNS[number]  # type: ignore[return-value]
 
 
-def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
-    """All candidates that fit the machine."""
-    spreads: list[tuple[Spread, Spread, Literal["rows", "columns"]]] = []
+def space(
+    gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING, grain: int = 1, depths: Depths | None = None
+) -> Space:
+    """All candidates that fit the machine; so many tiles of the reduction as ``grain`` says stay on one core."""
+    spreads: list[Spreads] = []
     parts: list[Columns] = []
-    for rows, columns in _spreads(gemm, machine, rules.splits):
+    for rows, columns in _spreads(gemm, machine, grain):
         both = any(r > 1 and c > 1 for r, c in zip(rows[:2], columns[:2]))
         outers: tuple[Literal["rows", "columns"], ...] = ("rows", "columns") if both else ("rows",)
-        part = _candidates(gemm, machine, rules, rows, columns)
+        depth = Reduction.of(gemm.k, rows[2], columns[2], "rows", grain).depth
+        part = _candidates(gemm, machine, rules, rows, columns, (depth, (depths or rules.depths_of)(depth)))
         if len(part["bm"]):
             for outer in outers:
                 parts.append(narrow({**part, "spread": np.full(len(part["bm"]), len(spreads))}))
-                spreads.append((rows, columns, outer))
+                spreads.append(Spreads(rows, columns, outer, Reduction.of(gemm.k, rows[2], columns[2], outer, grain)))
     names = ("spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots", "outputs", "lead")
     return Space(tuple(spreads), joined(parts, names))
 
 
-def _spreads(gemm: TileGemm, machine: Machine, splits: tuple[int, ...] | None) -> Iterator[tuple[Spread, Spread]]:
-    """Ways to spread the loops; those that give some cores nothing to do only if that leaves less for the others."""
-    found = [
-        (r, c) for r in triples(machine.rows) for c in triples(machine.columns)
-        if gemm.k % (r[2] * c[2]) == 0 and (splits is None or r[2] * c[2] in splits)
-    ]
+def _spreads(gemm: TileGemm, machine: Machine, grain: int) -> Iterator[tuple[Spread, Spread]]:
+    """Ways to spread the loops; those that give some cores nothing to do only if the others have not much more for it.
+    """
+    every = [(r, c) for r in triples(machine.rows) for c in triples(machine.columns)]
+    fewest: dict[int, int] = {}  # cores along k for which each has so many tiles
+    for split in sorted({r[2] * c[2] for r, c in every}):
+        fewest.setdefault(-(-gemm.k // (grain * split)), split)
+    found = [(r, c) for r, c in every if r[2] * c[2] in fewest.values()]
     # sums are added up over the network only where the blocks of C are too few to keep the cores busy
     few = [(r, c) for r, c in found if r[2] * c[2] == 1 or gemm.m * gemm.n < 8 * machine.cores]
-    least: dict[int, tuple[int, bool]] = {}
+    least: dict[int, int] = {}
     for spread in few or found:
-        split, share = _share(gemm, *spread)
+        split, share, _ = _share(gemm, *spread)
         least[split] = min(share, least.get(split, share))
     for r, c in few or found:
-        split, share = _share(gemm, r, c)
-        if (not share[1] or share == least[split]) and (machine.rows != machine.columns or r >= c):
+        split, share, idle = _share(gemm, r, c)
+        if (not idle or share <= IDLE * least[split]) and (machine.rows != machine.columns or r >= c):
             yield r, c
 
 
-def _share(gemm: TileGemm, rows: Spread, columns: Spread) -> tuple[int, tuple[int, bool]]:
+def _share(gemm: TileGemm, rows: Spread, columns: Spread) -> tuple[int, int, bool]:
     """Cores along k; the largest part of C of a core, and whether there are cores without any."""
     m, n, k = (r * c for r, c in zip(rows, columns))
-    return k, (-(-gemm.m // m) * -(-gemm.n // n), m > gemm.m or n > gemm.n)
+    return k, -(-gemm.m // m) * -(-gemm.n // n), m > gemm.m or n > gemm.n
 
 
 def divisors(extent: int) -> list[int]:
@@ -215,19 +259,20 @@ def sizes(extent: int, cores: int = 1) -> list[int]:
     return sorted({-(-share // waves) for waves in range(1, share + 1)})
 
 
-def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, columns: Spread) -> Columns:
-    share = [r * c for r, c in zip(rows, columns)]
-    depth = gemm.k // share[2]
+def _candidates(
+    gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, columns: Spread, deep: tuple[int, Sequence[int]]
+) -> Columns:
+    """``deep``: tiles of the reduction of a core, and of its steps."""
+    share, (depth, steps) = [r * c for r, c in zip(rows, columns)], deep
     blocks = [(m, n) for m in sizes(gemm.m, share[0]) for n in sizes(gemm.n, share[1]) if m * n <= machine.sums]
     ways = [
         (a, b) for a in _ways(rows, columns, 1, share[1] == machine.cores, rules.a)
         for b in _ways(rows, columns, 0, share[0] == machine.cores, rules.b)
     ]
-    depths = sorted({d for d in rules.depths if d < depth} | {depth})
     levels = [(nm, ka, kb) for nm in (0, 1) for ka in (0, 1) for kb in (0, 1)
               if ("keep" in rules.levels or not ka + kb) and ("stream" in rules.levels or ka * kb)]
     axes: dict[tuple[str, ...], Sequence[tuple[int, ...]]] = {
-        ("bm", "bn"): blocks, ("bk",): [(d,) for d in depths], ("nm", "keep_a", "keep_b"): levels,
+        ("bm", "bn"): blocks, ("bk",): [(d,) for d in steps], ("nm", "keep_a", "keep_b"): levels,
         ("way_a", "way_b"): ways, ("slots",): [(s,) for s in SLOTS],
     }
     c = crossed(axes)
@@ -280,10 +325,10 @@ def _fits(
     return (tiles <= machine.tiles) & used & ordered
 
 
-def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:
+def footprint(gemm: TileGemm, plan: Plan, grain: int = 1) -> tuple[int, int]:
     """Tiles of operands, and of sums, that the plan needs in a core."""
     bm, bn, bk = plan.block
-    depth = gemm.k // plan.spread(2)
+    depth = Reduction.of(gemm.k, plan.rows[2], plan.columns[2], plan.outer, grain).depth
     counts = (-(-gemm.m // (bm * plan.spread(0))), -(-gemm.n // (bn * plan.spread(1))))
     tiles = 0
     for size, (_, level), mine, outer in ((bm, plan.a, counts[0], "m"), (bn, plan.b, counts[1], "n")):
@@ -292,18 +337,16 @@ def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:
     return tiles, bm * bn * plan.outputs
 
 
-def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
+def check(gemm: TileGemm, plan: Plan, machine: Machine, grain: int = 1) -> None:
     """MappingError that names every bound which the plan breaks."""
     faults = list(machine.misfits(math.prod(plan.rows), math.prod(plan.columns)))
-    if gemm.k % plan.spread(2):
-        faults.append(f"{gemm.k} tiles of the reduction cannot be dealt out evenly to {plan.spread(2)} cores")
     faults += _unconnected(plan)
     whole = {"down", "across"}
     for name, pattern, loop in (("A", plan.a[0], 1), ("B", plan.b[0], 0)):
         if pattern in whole and plan.spread(loop) != machine.cores:
             faults.append(f"{name} goes to all cores ({pattern}), but only {plan.spread(loop)} cores share its tiles")
     if not faults:
-        faults += machine.shortages(*footprint(gemm, plan))
+        faults += machine.shortages(*footprint(gemm, plan, grain))
     plan.check(f"{gemm.m} x {gemm.n} x {gemm.k} tiles", faults)
 
 

@@ -10,6 +10,7 @@ Nothing is drawn by chance: the same workload on the same graph always gets the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias
@@ -35,7 +36,7 @@ from archloom.mapper.spatial.plan import AttentionPlan, ChainPlan, PartedPlan, P
 from archloom.mapper.spatial.products.batched import Product, ProductEmitter
 from archloom.mapper.spatial.products.convolution import Convolution
 from archloom.mapper.spatial.products.cost import cycles
-from archloom.mapper.spatial.products.parts import Contraction, check_parts, parted_cycles, parted_space
+from archloom.mapper.spatial.products.parts import Contraction, check_parts, parted_cycles, parted_space, reduction_of
 from archloom.mapper.spatial.products.parts_emit import ConvolutionEmitter, PartedEmitter, parted_nodes
 from archloom.mapper.spatial.programs.emit import Emitter, tensors_of
 from archloom.mapper.spatial.programs.streams import Shapes, check_memory, placed, program
@@ -81,7 +82,7 @@ class Kind(Generic[W, P]):
     nothing_fits: Callable[[W, Machine], str]
     same: Callable[[P, float], Hashable] | None = None
     alike: Callable[[P], Hashable] | None = None
-    variants: Callable[[P], Iterable[P]] | None = None
+    variants: Callable[[W, P], Iterable[P]] | None = None
 
     def emit(self, work: W, plan: P, machine: Machine) -> Stream:
         """The stream of a plan; MappingError if it does not fit."""
@@ -104,9 +105,9 @@ class Kind(Generic[W, P]):
             raise MappingError(self.nothing(work, machine, rules))
         cycles = self.cycles(work, machine, found)
         cost = attempts.cost(cycles, lambda rates: self.joules(work, machine, rates, found))
+        variants = self.variants
         return tried(work, found, (cost, cycles), attempts, wishes, same=self.same, alike=self.alike,
-                     variants=self.variants)
-
+                     variants=None if variants is None else lambda plan: variants(work, plan))
 
     def nothing(self, work: W, machine: Machine, rules: Any) -> str:
         """Why there is no candidate: what ``rules`` ask for, or a figure of the machine."""
@@ -254,9 +255,9 @@ def _expected(gemm: TileGemm, attempts: Attempts[Plan], found: Space) -> tuple[n
 
 
 def _refined(gemm: TileGemm, plan: Plan, rules: Rules) -> Iterator[Plan]:
-    (bm, bn, bk), depth = plan.block, gemm.k // plan.spread(2)
+    (bm, bn, bk), depth = plan.block, -(-gemm.k // plan.spread(2))
     alone = all(plan.spread(loop) == 1 for loop in range(3))
-    if "stream" in (plan.a[1], plan.b[1]):
+    if _streams(gemm, plan, -(-depth // bk)):
         yield replace(plan, slots=3)
     if alone and bk < depth:  # nobody waits for others: the whole depth costs no more than its first load
         yield replace(plan, block=(bm, bn, depth))
@@ -282,12 +283,22 @@ def _no_product_fits(gemm: TileGemm, machine: Machine) -> str:
     )
 
 
-def _variants(plan: PartedPlan) -> Iterator[PartedPlan]:
-    """Triple buffering, and steps of half and of twice the depth."""
-    bm, bn, bk = plan.plan.block
-    if "stream" in (plan.plan.a[1], plan.plan.b[1]):
+def _streams(gemm: TileGemm, plan: Plan, steps: int) -> bool:
+    """Whether cores, which take so many ``steps`` in a wave, stream more blocks than there are places for."""
+    waves = math.prod(-(-extent // (block * plan.spread(loop))) for loop, (extent, block) in enumerate(
+        zip((gemm.m, gemm.n), plan.block)))
+    return "stream" in (plan.a[1], plan.b[1]) and steps * waves > plan.slots
+
+
+def _variants(work: Contraction, plan: PartedPlan) -> Iterator[PartedPlan]:
+    """Triple buffering, and steps of half and of twice the depth, where that is another program."""
+    (bm, bn, bk), depth = plan.plan.block, reduction_of(work, plan.plan).depth
+    deep = np.array([depth])
+    steps = int(work.steps(np.array([bk]), deep, deep)[0]) * -(-work.problems // math.prod(plan.parts))
+    if _streams(work.gemm, plan.plan, steps):
         yield PartedPlan(plan.parts, replace(plan.plan, slots=3))
-    yield PartedPlan(plan.parts, replace(plan.plan, block=(bm, bn, 2 * bk)))
+    if bk < depth:
+        yield PartedPlan(plan.parts, replace(plan.plan, block=(bm, bn, 2 * bk)))
     if bk > 1:
         yield PartedPlan(plan.parts, replace(plan.plan, block=(bm, bn, -(-bk // 2))))
 

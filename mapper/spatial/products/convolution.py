@@ -251,20 +251,19 @@ class Convolution(Contraction):
         return TileGemm(-(-self.pixels // SIDE), -(-outputs // SIDE), places * self.blocks)
 
     @property
-    def splits(self) -> tuple[int, ...]:
-        """Channels may be spread over cores, in equal parts."""
-        return tuple(d for d in range(1, self.blocks + 1) if self.blocks % d == 0)
+    def grain(self) -> int:
+        """Channels are dealt out to cores, each at all places of the filter."""
+        return self.gemm.k // self.blocks
 
-    def depths(self, split: int) -> tuple[int, ...]:
-        blocks = self.blocks // split
+    def depths(self, depth: int) -> tuple[int, ...]:
+        blocks = depth // self.grain
         row, whole = max(p.xs for p in self.phases), max(p.ys * p.xs for p in self.phases)
         some = {1 << i for i in range(blocks.bit_length())}
         return tuple(sorted(some | {blocks, row * blocks, whole * blocks}))
 
-    def loaded(self, bm: Column, bk: Column, split: Column) -> NDArray[np.float64]:
-        """The share of the tiles of a step's windows that has to be loaded: pixels of several windows are loaded once.
-        """
-        pixels, blocks, places, loaded = bm * SIDE, self.blocks // split, 0, np.zeros(len(bm))
+    def loaded(self, bm: Column, bk: Column, depth: Column) -> NDArray[np.float64]:
+        """The share of tiles that has to be loaded for a step: pixels of several windows are loaded once."""
+        pixels, blocks, places, loaded = bm * SIDE, depth // self.grain, 0, np.zeros(len(bm))
         for p in self.phases:
             row = pixels + np.minimum(p.dx, pixels) * (p.xs - 1)
             whole = row + np.minimum(p.dy * self.line, row) * (p.ys - 1)
@@ -272,10 +271,12 @@ class Convolution(Contraction):
             places += p.ys * p.xs
         return loaded / (pixels * places)
 
-    def steps(self, bk: Column, split: Column) -> Column:
+    def steps(self, bk: Column, depth: Column, own: Column) -> Column:
         """Steps do not reach from phase to phase, and shallow ones not from place to place."""
-        blocks = self.blocks // split
-        return sum((_by_depth(p, bk, blocks, (1, p.ys, p.ys * p.xs * -(-blocks // bk))) for p in self.phases), 0 * bk)
+        blocks, mine = depth // self.grain, own // self.grain
+        any_of, each = np.minimum(mine, 1), -(-mine // bk)
+        return sum(
+            (_by_depth(p, bk, blocks, (any_of, any_of * p.ys, each * p.ys * p.xs)) for p in self.phases), 0 * bk)
 
     @property
     def blank(self) -> int:

@@ -50,9 +50,8 @@ class _Estimate:
     def __init__(self, gemm: TileGemm, machine: Machine, found: Space, around: Around) -> None:
         self.machine, self.around = machine, around
         c = self.c = found.columns
-        spread = np.array([(*rows, *columns) for rows, columns, _ in found.spreads], np.int64).reshape(-1, 6)
-        s = self.s = dict(zip(("rm", "rn", "rk", "cm", "cn", "ck"), spread[c["spread"]].T))
-        depth = gemm.k // (s["rk"] * s["ck"])
+        s = self.s = found.over
+        depth = s["depth"]
         self.bk = np.minimum(c["bk"], depth)
         self.m = Waves.of(gemm.m, c["bm"], s["rm"] * s["cm"])
         self.n = Waves.of(gemm.n, c["bn"], s["rn"] * s["cn"])
@@ -64,9 +63,9 @@ class _Estimate:
         self.waves = around.problems * self.m.count * self.n.count
         self.computed = self.waves * self.steps * self.compute
         self.stored = beats_of(machine, c["bm"], c["bn"], gemm.n)
-        along_row, along_column = np.ceil(np.log2(spread[:, 5])), np.ceil(np.log2(spread[:, 2]))
+        along_row, along_column = np.ceil(np.log2(s["columns"])), np.ceil(np.log2(s["rows"]))
         # sums of others that a core adds to its own, one after the other, in cycles for each byte
-        self.rounds = (along_row / machine.sum_bytes + along_column / machine.column_sum_bytes)[c["spread"]]
+        self.rounds = along_row / machine.sum_bytes + along_column / machine.column_sum_bytes
         self.storing = around.crowd[0] * around.crowd[1] * machine.cores // (s["rk"] * s["ck"])
         self.streams_a, self.streams_b = c["keep_a"] == 0, c["keep_b"] == 0
         # kept tiles of A are loaded in the first wave along n alone, those of B in the first along m
@@ -75,10 +74,11 @@ class _Estimate:
         size_a, size_b = (c[name] * self.bk * TILE_BYTES for name in ("bm", "bn"))
         beats_a = beats_of(machine, c["bm"], self.bk, gemm.k) * around.share
         beats_b = beats_of(machine, self.bk, c["bn"], gemm.n)
+        dealt = gemm.k / (depth * s["rk"] * s["ck"])
         self.a = Traffic(machine, around, c["way_a"], beats_a, (size_a, size_a * around.share), s["rn"], s["cn"],
-                         self.m, self.n, self.n.of_loads(c["keep_a"]), self.count / self.steps)
+                         self.m.of_some(dealt), self.n, self.n.of_loads(c["keep_a"]), self.count / self.steps)
         self.b = Traffic(machine, around, c["way_b"], beats_b, (size_b, size_b), s["rm"], s["cm"],
-                         self.n, self.m, self.m.of_loads(c["keep_b"]), self.count / self.steps)
+                         self.n.of_some(dealt), self.m, self.m.of_loads(c["keep_b"]), self.count / self.steps)
         by_n = c["nm"] == 1
         self.hops = np.maximum(self._hops(self.a, self.n, self.m, by_n), self._hops(self.b, self.m, self.n, ~by_n))
 
@@ -349,8 +349,10 @@ class _Estimate:
         m, n, block = self.m, self.n, self.block
         led = np.where((self.c["lead"] > 0) & (self.c["lead"] < self.bk), self.c["lead"] / self.bk, 1)
         way = self.a.on_the_way(self.b)
-        queued = above(self.a.queue(self.b), way)
-        queued = queued * np.where(m.count > 1, m.tail, 1) * np.where(n.count > 1, n.tail, 1)
+        queued = above(self.a.queue(self.b, self.a.early, self.b.early), way)
+        # those that have the most waves are not the last to get their first tiles: memory serves them in turn, along m
+        before = np.where(n.count > 1, 1 - n.tail, 0) / (self.s["rm"] * self.s["cm"])
+        queued = queued * (np.where(m.count > 1, m.tail, 1) - before)
         first = np.maximum(queued, self.a.sent(self.b) + self._sent_late - way) * led
         spread = np.maximum(first, above(self.storing * m.tail * n.tail * self.stored, self.own_store))
         return way * led + self.around.finishing * block * self.part, spread

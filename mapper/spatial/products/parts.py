@@ -8,7 +8,7 @@ value. Products may bring an epilogue with them (:mod:`archloom.mapper.spatial.e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from archloom.mapper.spatial.epilogue import SLOTS, Epilogue
 from archloom.mapper.spatial.machines.machine import SIDE, Machine
-from archloom.mapper.spatial.plan import ACROSS, DOWN, PartedPlan, TileGemm
+from archloom.mapper.spatial.plan import ACROSS, DOWN, PartedPlan, Plan, Reduction, TileGemm
 from archloom.mapper.spatial.products.cost import cycles
 from archloom.mapper.spatial.products.traffic import Around
 from archloom.mapper.spatial.space import EVERYTHING, Column, Rules, Space, check, divisors, footprint, space
@@ -39,22 +39,23 @@ class Contraction(ABC):
         """Each of them."""
 
     @property
-    def splits(self) -> tuple[int, ...] | None:
-        """Over how many cores the reduction may be spread; None: over any number that divides it."""
+    def grain(self) -> int:
+        """So many tiles of the reduction are dealt out together."""
+        return 1
+
+    def depths(self, depth: int) -> tuple[int, ...] | None:
+        """Tiles that a step of the reduction may have where cores have ``depth`` of it; None: any number."""
         return None
 
-    def depths(self, split: int) -> tuple[int, ...] | None:
-        """Depths that a step of the reduction may have where it is spread over ``split`` cores; None: any."""
-        return None
-
-    def loaded(self, bm: Column, bk: Column, split: Column) -> NDArray[np.float64]:
-        """The share of A's tiles that has to be loaded for blocks of ``bm`` and steps of ``bk`` tiles, if the reduction
-        is spread over ``split`` cores."""
+    def loaded(self, bm: Column, bk: Column, depth: Column) -> NDArray[np.float64]:
+        """The share of A's tiles that has to be loaded for blocks of ``bm`` and steps of ``bk`` tiles, if cores have
+        ``depth`` tiles of the reduction."""
         return np.ones(len(bm))
 
-    def steps(self, bk: Column, split: Column) -> Column:
-        """How many steps of ``bk`` tiles a core takes, if the reduction is spread over ``split`` cores."""
-        return -(-self.gemm.k // (split * bk))
+    def steps(self, bk: Column, depth: Column, own: Column) -> Column:
+        """How many steps of ``bk`` tiles a core takes that has its ``own`` tiles of the reduction, if others have
+        ``depth``."""
+        return -(-own // bk)
 
     @property
     def biases(self) -> int:
@@ -86,6 +87,11 @@ class Contraction(ABC):
         return (*found, ("C", whole))
 
 
+def reduction_of(work: Contraction, plan: Plan) -> Reduction:
+    """How a plan deals out the reduction."""
+    return Reduction.of(work.gemm.k, plan.rows[2], plan.columns[2], plan.outer, work.grain)
+
+
 def part_of(machine: Machine, parts: tuple[int, int]) -> Machine:
     """A part of the mesh as a machine of its own."""
     return replace(machine, rows=machine.rows // parts[0], columns=machine.columns // parts[1])
@@ -96,24 +102,20 @@ def check_parts(work: Contraction, plan: PartedPlan, machine: Machine) -> None:
     for name, count, extent in (("rows", plan.parts[0], machine.rows), ("columns", plan.parts[1], machine.columns)):
         if extent % count:
             raise MappingError(f"plan {plan}: {extent} {name} cannot be cut into {count} equal parts")
-    check(work.gemm, plan.plan, part_of(machine, plan.parts))
+    check(work.gemm, plan.plan, part_of(machine, plan.parts), work.grain)
     plan.check(work, _faults(work, plan, machine))
 
 
 def _faults(work: Contraction, plan: PartedPlan, machine: Machine) -> Iterator[str]:
     bm, bn, bk = plan.plan.block
-    operands, beside = footprint(work.gemm, plan.plan)[0], work.epilogue.room(bm, bn)
+    operands, beside = footprint(work.gemm, plan.plan, work.grain)[0], work.epilogue.room(bm, bn)
     if operands + beside > machine.tiles:
         yield (f"it needs {operands} tiles of operands and {beside} of the epilogue's in a core, which holds "
                f"{machine.tiles}")
     for name, pattern in (("A", plan.plan.a[0]), ("B", plan.plan.b[0])):
         if pattern in ("down", "across") and plan.parts != (1, 1):
             yield f"{name} goes to all cores ({pattern}), but only a part of them works on its product"
-    split = plan.plan.spread(2)
-    if work.splits is not None and split not in work.splits:
-        yield f"the reduction is dealt out to {split} cores, which is none of {', '.join(map(str, work.splits))}"
-        return
-    depths = work.depths(split)
+    depths = work.depths(reduction_of(work, plan.plan).depth)
     if depths is not None and bk not in depths:
         yield f"a step of {bk} tiles is none of {', '.join(map(str, depths))}, into which windows can be cut"
 
@@ -144,33 +146,22 @@ def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING)
     ways = [(r, c) for r in divisors(machine.rows) for c in divisors(machine.columns)
             if machine.rows != machine.columns or r >= c]
     used = [(r, c) for r, c in ways if r * c <= work.problems]
-    if work.splits is not None:
-        depths = {depth for split in work.splits for depth in work.depths(split) or ()}
-        rules = replace(rules, splits=work.splits, depths=tuple(sorted(depths)))
     rules = replace(rules, beside=(SLOTS * work.epilogue.bias, SLOTS * work.epilogue.residual))
     spaces = []
+
+    def depths(depth: int) -> Sequence[int]:
+        return work.depths(depth) or rules.depths_of(depth)
+
     for parts in used:
-        found = space(work.gemm, part_of(machine, parts), rules)
-        spaces.append(found.some(_allowed(work, parts, found)))
+        found = space(work.gemm, part_of(machine, parts), rules, work.grain, depths)
+        spaces.append(found.some(_allowed(parts, found)))
     return PartedSpace(machine, tuple(used), tuple(spaces))
 
 
-def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> NDArray[np.bool_]:
-    keep = np.ones(len(found), np.bool_)
-    if parts != (1, 1):
-        keep &= ~np.isin(found.held["way_a"], (DOWN, ACROSS)) & ~np.isin(found.held["way_b"], (DOWN, ACROSS))
-    split = split_of(found)
-    for number in np.unique(split).tolist():
-        depths = work.depths(number)
-        if depths is not None:
-            keep &= (split != number) | np.isin(found.held["bk"], depths)
-    return keep
-
-
-def split_of(found: Space) -> Column:
-    """Over how many cores each candidate spreads the reduction."""
-    split = np.array([rows[2] * columns[2] for rows, columns, _ in found.spreads], np.int64)
-    return split[found.held["spread"]]
+def _allowed(parts: tuple[int, int], found: Space) -> NDArray[np.bool_]:
+    if parts == (1, 1):
+        return np.ones(len(found), np.bool_)
+    return ~np.isin(found.held["way_a"], (DOWN, ACROSS)) & ~np.isin(found.held["way_b"], (DOWN, ACROSS))
 
 
 def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
@@ -180,7 +171,7 @@ def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
     for parts, candidates in zip(found.parts, found.spaces):
         count = parts[0] * parts[1]
         problems = -(-work.problems // count)
-        share = work.loaded(candidates.column("bm"), candidates.column("bk"), split_of(candidates))
+        share = work.loaded(candidates.column("bm"), candidates.column("bk"), candidates.over["depth"])
         around = Around(problems, work.problems / (problems * count), parts, epilogue.cycles(machine),
                         float(epilogue.residual), share)
         estimated.append(cycles(work.gemm, part_of(machine, parts), candidates, around)[0])

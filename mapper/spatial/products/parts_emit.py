@@ -13,7 +13,7 @@ from archloom.mapper.spatial.plan import PartedPlan
 from archloom.mapper.spatial.products.convolution import PIXEL, Convolution, Places
 from archloom.mapper.spatial.products.parts import Contraction
 from archloom.mapper.spatial.programs.emit import ZERO, Emitter, Place
-from archloom.mapper.spatial.programs.waves import Nodes, Wave, repeat, repeat_waves, waves
+from archloom.mapper.spatial.programs.waves import Nodes, Steps, Wave, cut, repeat, repeat_waves, waves
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 
@@ -86,8 +86,9 @@ def parted_nodes(
 class Run:
     """Steps that are alike: of the reduction the ``first`` tile, how many steps, and the depth of each.
 
-    A step takes ``ys x xs`` places of the filter in ``places`` and ``cols`` tiles of channels of each; its first pixel
-    lies at ``start``, in bytes from the problem's first, and that of the next step ``stride`` bytes further.
+    A step takes ``ys x xs`` places of the filter in ``places`` and ``cols`` tiles of channels of each, ``rest`` in the
+    core that has the rest of the channels; its first pixel lies at ``start``, in bytes from the problem's first, and
+    that of the next step ``stride`` bytes further.
     """
 
     first: int
@@ -96,6 +97,7 @@ class Run:
     ys: int
     xs: int
     cols: int
+    rest: int
     start: int
     stride: int
 
@@ -111,9 +113,13 @@ class ConvolutionEmitter(PartedEmitter):
     work: Convolution
 
     @property
+    def grain(self) -> int:
+        return self.work.grain
+
+    @property
     def channels(self) -> int:
         """Tiles of channels of a core."""
-        return self.work.blocks // self.plan.spread(2)
+        return self.depth // self.grain
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -125,25 +131,23 @@ class ConvolutionEmitter(PartedEmitter):
         return {run.first: run for run in self.runs}
 
     def _runs(self) -> Iterator[Run]:
-        image, first, bk = self.work, 0, self.plan.block[2]
+        image, first, bk, rest = self.work, 0, self.plan.block[2], self.reduction.rest // self.grain
         plane, line, blocks = image.plane * TILE_BYTES, image.line * PIXEL, self.channels
         for p in image.phases:
             origin, row = p.phase * image.blocks * plane + p.shift * PIXEL, p.xs * blocks
             if bk >= p.ys * row:
-                yield Run(first, 1, p, p.ys, p.xs, blocks, origin, 0)
+                yield Run(first, 1, p, p.ys, p.xs, blocks, rest, origin, 0)
             elif bk >= row:
-                yield Run(first, p.ys, p, 1, p.xs, blocks, origin, p.dy * line)
+                yield Run(first, p.ys, p, 1, p.xs, blocks, rest, origin, p.dy * line)
             elif bk == blocks:
                 for y in range(p.ys):
-                    yield Run(first + y * row, p.xs, p, 1, 1, blocks, origin + y * p.dy * line, p.dx * PIXEL)
+                    yield Run(first + y * row, p.xs, p, 1, 1, blocks, rest, origin + y * p.dy * line, p.dx * PIXEL)
             else:
                 for number in range(p.ys * p.xs):
                     y, x = divmod(number, p.xs)
-                    start, (whole, rest) = origin + y * p.dy * line + x * p.dx * PIXEL, divmod(blocks, bk)
-                    at = first + number * blocks
-                    yield Run(at, whole, p, 1, 1, bk, start, bk * plane)
-                    if rest:
-                        yield Run(at + whole * bk, 1, p, 1, 1, rest, start + whole * bk * plane, 0)
+                    start, at = origin + y * p.dy * line + x * p.dx * PIXEL, first + number * blocks
+                    for s in cut(0, blocks, bk, rest):
+                        yield Run(at + s.first, s.count, p, 1, 1, s.deep, s.rest, start + s.first * plane, bk * plane)
             first += p.ys * row
 
     def nodes(self) -> Nodes:
@@ -166,8 +170,8 @@ class ConvolutionEmitter(PartedEmitter):
             f"z{number}", range(problems * columns), lambda column, span=span: repeat(  # type: ignore[misc]
                 "zt", span, lambda tile: zeros(column, tile)))]
 
-    def steps(self, rising: bool) -> tuple[tuple[int, int, int], ...]:
-        return tuple((run.first, run.count, run.depth) for run in self.runs)
+    def steps(self, rising: bool) -> tuple[Steps, ...]:
+        return tuple(Steps(run.first, run.count, run.depth, run.ys * run.xs * run.rest) for run in self.runs)
 
     def mnemonic(self, loop: int, pattern: str) -> str:
         if loop == 1 and self.channels == self.work.blocks:
@@ -182,16 +186,17 @@ class ConvolutionEmitter(PartedEmitter):
         k = first[1] - part * self.depth
         run = self.run_at[k.constant]
         if loop == 1:
-            return self.filter(place.problem * gemm.k, at, k, part, run, size[0])
+            return self.filter(place.problem * gemm.k, at, k, part, run, size)
         phases = max(p.phase for p in image.phases) + 1
         problem = place.problem * (phases * image.blocks * image.plane)
         step = (k - run.first) // run.depth
         before = part * (self.channels * image.plane)
         dram = (problem + before + at) * TILE_BYTES + step * run.stride + (run.start + self.a)
         return dram, {
-            "rows": size[0], "ys": run.ys, "xs": run.xs, "cols": run.cols, "h0": TILE_BYTES,
+            "rows": size[0], "ys": run.ys, "xs": run.xs, "cols": size[1] // (run.ys * run.xs),
+            "h0": TILE_BYTES,
             "hy": run.places.dy * image.line * PIXEL, "hx": run.places.dx * PIXEL, "hc": image.plane * TILE_BYTES,
-            "r0": run.depth,
+            "r0": size[1],
         }
 
     def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
@@ -210,10 +215,11 @@ class ConvolutionEmitter(PartedEmitter):
         return [*finished(image.epilogue, acc, size, beside), store]
 
     def filter(
-        self, problem: Affine, at: Affine, k: Affine, part: Affine, run: Run, columns: int
+        self, problem: Affine, at: Affine, k: Affine, part: Affine, run: Run, size: tuple[int, int]
     ) -> tuple[Affine, dict[str, Affine | int]]:
         """The filter's tiles for a step at ``k`` of a core that has the ``part`` of the channels of each place."""
         blocks, whole, width = self.channels, self.work.blocks, self.gemm.n * TILE_BYTES
+        columns, inside = size[0], size[1] // (run.ys * run.xs)
         if blocks == whole:
             dram = ((problem + k) * self.gemm.n + at) * TILE_BYTES + self.b
             return dram, {"rows": run.depth, "cols": columns, "h0": width}
@@ -222,6 +228,6 @@ class ConvolutionEmitter(PartedEmitter):
         channel = k - place * blocks
         row = problem + place * whole + channel + part * blocks
         return (row * self.gemm.n + at) * TILE_BYTES + self.b, {
-            "rows": run.ys * run.xs, "ys": run.cols, "xs": 1, "cols": columns, "h0": whole * width, "hy": width,
-            "hx": 0, "hc": TILE_BYTES, "r0": run.cols * columns,
+            "rows": run.ys * run.xs, "ys": inside, "xs": 1, "cols": columns, "h0": whole * width, "hy": width,
+            "hx": 0, "hc": TILE_BYTES, "r0": inside * columns,
         }

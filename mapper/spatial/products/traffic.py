@@ -34,6 +34,15 @@ class Waves:
         largest = (count - 1 + last / block) / count
         return Waves(count, largest, filled / count, np.minimum(1, filled), busy, left / whole)
 
+    @property
+    def early(self) -> np.ndarray:
+        """What the cores have in the first wave, for one of a mean wave."""
+        return self.first / self.filled
+
+    def of_some(self, share: np.ndarray) -> "Waves":
+        """The same where only a share of the cores has tiles of the reduction."""
+        return replace(self, filled=self.filled * share, first=self.first * share)
+
     def of_loads(self, keep: Column) -> np.ndarray:
         """What the cores have when they load tiles that these waves share: kept ones in the first wave."""
         return np.where(keep == 1, self.first, self.filled)
@@ -111,6 +120,8 @@ class Traffic:
         high, wide = around.crowd
         loads = np.where(tree, high * wide, high * wide * copies) * mine.filled * np.where(way == NONE, filled, 1)
         self.memory = beats * loads
+        # the first wave, for one of the mean
+        self.early = mine.early * np.where((way == NONE) & (filled == theirs.filled), theirs.early, 1)
         self.inward = sizes[1] / machine.in_bytes * loads if machine.in_bytes else np.zeros(1)
         hop = size / machine.hop_bytes
         # cores that share a port take what is sent to all of them once
@@ -158,9 +169,10 @@ class Traffic:
         found: np.ndarray = np.maximum(self.memory, self.inward)
         return found
 
-    def queue(self, other: "Traffic") -> np.ndarray:
-        """Cycles until memory has sent the first tiles of both operands to all cores."""
-        found: np.ndarray = np.maximum(self.memory + other.memory, self.inward + other.inward)
+    def queue(self, other: "Traffic", mine: np.ndarray | float = 1, theirs: np.ndarray | float = 1) -> np.ndarray:
+        """Cycles until memory has sent the tiles of a step, or so many times those of either operand, to all cores."""
+        found: np.ndarray = np.maximum(
+            mine * self.memory + theirs * other.memory, mine * self.inward + theirs * other.inward)
         return found
 
     def on_the_way(self, other: "Traffic") -> np.ndarray:

@@ -12,9 +12,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.plan import Plan, Reduction, TileGemm
 from archloom.mapper.spatial.programs.streams import Shapes
-from archloom.mapper.spatial.programs.waves import Nodes, Wave, Zone, halves, repeat, repeat_peeled, waves
+from archloom.mapper.spatial.programs.waves import (
+    Nodes,
+    Steps,
+    Wave,
+    Zone,
+    cut,
+    halves,
+    repeat,
+    repeat_peeled,
+    waves,
+)
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 
@@ -77,22 +87,30 @@ class Emitter:
     turns: Affine = ZERO
     """Waves of blocks before."""
 
+    @property
+    def grain(self) -> int:
+        """So many tiles of the reduction are dealt out together."""
+        return 1
+
     @cached_property
+    def reduction(self) -> Reduction:
+        """How the reduction is dealt out."""
+        rows, columns = self.plan.rows[2], self.plan.columns[2]
+        return Reduction.of(self.gemm.k, rows, columns, self.plan.outer, self.grain)
+
+    @property
     def depth(self) -> int:
         """Tiles of the reduction of one core."""
-        return self.gemm.k // self.plan.spread(2)
+        return self.reduction.depth
 
-    def steps(self, rising: bool) -> tuple[tuple[int, int, int], ...]:
-        """Runs of steps: the first tile, how many, and the depth of each; ``rising``: in a wave that begins with
-        shallow ones."""
-        bk = min(self.plan.block[2], self.depth)
-        found, first, depth = [], 0, self.plan.lead
+    def steps(self, rising: bool) -> tuple[Steps, ...]:
+        """All steps of a core; ``rising``: in a wave that begins with shallow ones."""
+        bk, rest = min(self.plan.block[2], self.depth), self.reduction.rest
+        found, first, depth = list[Steps](), 0, self.plan.lead
         while rising and 0 < depth < bk and first + depth < self.depth:
-            found.append((first, 1, depth))
+            found += cut(first, first + depth, depth, rest)
             first, depth = first + depth, 2 * depth
-        whole, rest = divmod(self.depth - first, bk)
-        found += [s for s in ((first, whole, bk), (first + whole * bk, 1 if rest else 0, rest)) if s[1]]
-        return tuple(found)
+        return (*found, *cut(first, self.depth, bk, rest))
 
     def rising(self, first_out: bool, first_in: bool) -> bool:
         """Whether a wave begins with shallow steps: the very first, and those that use tiles which it kept, if they
@@ -106,7 +124,7 @@ class Emitter:
     def steps_before(self, at: tuple[Affine, Affine], first_out: bool, first_in: bool) -> Affine:
         """Steps of all waves before wave ``at`` (outer, inner), those of other products included."""
         def counts(out: bool) -> tuple[int, int]:
-            first, other = (sum(s[1] for s in self.steps(self.rising(out, inside))) for inside in (True, False))
+            first, other = (sum(s.count for s in self.steps(self.rising(out, inside))) for inside in (True, False))
             return first, other
 
         last = self.waves(0 if self.plan.order == "nm" else 1)[-1]
@@ -120,11 +138,13 @@ class Emitter:
         return found if first_in else found + (at[1] - 1) * rest + start
 
     def waves(self, loop: int) -> tuple[Wave, ...]:
-        extent = (self.gemm.m, self.gemm.n)[loop]
-        slow, fast = self.plan.rows[loop], self.plan.columns[loop]
-        if self.plan.outer == "columns":
-            slow, fast = fast, slow
-        return waves(extent, self.plan.block[loop], slow, fast)
+        return waves((self.gemm.m, self.gemm.n)[loop], self.plan.block[loop], *self.ways(loop))
+
+    def ways(self, loop: int) -> tuple[int, int]:
+        """Over how many cores a loop is spread along the dimension of the mesh that counts slower, and along the other.
+        """
+        over = self.plan.rows[loop], self.plan.columns[loop]
+        return over if self.plan.outer == "rows" else over[::-1]
 
     def nodes(self) -> Nodes:
         """The program after the launch: all waves, the first iterations of kept operands' loops apart."""
@@ -147,18 +167,18 @@ class Emitter:
 
     def wave(
         self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool],
-        steps: tuple[tuple[int, int, int], ...], before: Affine,
+        steps: tuple[Steps, ...], before: Affine,
     ) -> Nodes:
         """All steps of the blocks of a wave, and what is done with its sums; ``before``: steps of earlier waves."""
         bm, bn, _ = self.plan.block
         sums = (self.turn_of(at) % self.plan.outputs) * (bm * bn) if self.plan.outputs > 1 else ZERO
         found: Nodes = []
-        for first, count, depth in steps:
-            def step(i: Affine, first: int = first, depth: int = depth, before: Affine = before) -> Nodes:
-                return self.step(at, these, loads, i * depth + first, depth, before + i, sums)
+        for run in steps:
+            def step(i: Affine, run: Steps = run, before: Affine = before) -> Nodes:
+                return self.step(at, these, loads, i * run.deep + run.first, run, before + i, sums)
 
-            found += repeat("k", range(count), step)
-            before = before + count
+            found += repeat("k", range(run.count), step)
+            before = before + run.count
         return found + self.reduce(these, sums) + self.store(at, these, sums)
 
     def turn_of(self, at: tuple[Affine, Affine]) -> Affine:
@@ -209,16 +229,26 @@ class Emitter:
 
     # --- a step --------------------------------------------------------------------------------------------------
     def step(
-        self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool], k: Affine, depth: int,
+        self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool], k: Affine, run: Steps,
         number: Affine, sums: Affine,
     ) -> Nodes:
         where = [self.held(loop, at[loop], k, number) for loop in (0, 1)]
         found: Nodes = []
         for loop in (0, 1):
             if loads[loop]:
-                found += self.load(loop, at[loop], these, k, depth, where[loop])
-        return found + self.having(these, self.ranges(2, None), lambda place, m, n: self.product(
-            place, where[0], where[1], sums, (m, n, depth)))
+                for zone, depth in self.along_k(run):
+                    found += self.load(loop, at[loop], these, k, (zone, depth), where[loop])
+        for zone, depth in self.along_k(run):
+            found += self.having(these, self.ranges(2, zone), lambda place, m, n, depth=depth: self.product(  # type: ignore[misc]
+                place, where[0], where[1], sums, (m, n, depth)))
+        return found
+
+    def along_k(self, run: Steps) -> list[tuple[Zone, int]]:
+        """The cores along k that have something to do in a step, and how deep it is there."""
+        slow, fast = self.ways(2)
+        zones = waves(self.gemm.k, self.depth, slow, fast)[0].zones
+        found = [(zone, run.deep if zone.size == self.depth else run.rest) for zone in zones]
+        return [(zone, depth) for zone, depth in found if depth]
 
     def product(self, place: Place, a: Affine, b: Affine, c: Affine, size: tuple[int, int, int]) -> Nodes:
         """A core's product of blocks that lie at ``a`` and ``b`` of its L1, added to its sums from ``c`` on."""
@@ -246,41 +276,43 @@ class Emitter:
         last = self.waves(loop)[-1]
         return size * self.depth * (1 if self.plan.order[0] == "mn"[loop] else last.first + last.count)
 
-    def load(self, loop: int, wave: Affine, these: tuple[Wave, Wave], k: Affine, depth: int, where: Affine) -> Nodes:
-        """The loads of one operand for a step, by its pattern."""
+    def load(
+        self, loop: int, wave: Affine, these: tuple[Wave, Wave], k: Affine, deep: tuple[Zone, int], where: Affine
+    ) -> Nodes:
+        """The loads of one operand for a step, by its pattern; ``deep``: cores along k, and the step's depth there."""
         pattern = (self.plan.a, self.plan.b)[loop][0]
         found: Nodes = []
         if pattern == "wave":
             for zone in these[loop].zones:
-                found += self._wave(loop, wave, zone, k, depth, where)
+                found += self._wave(loop, wave, zone, k, deep, where)
             return found
         for zone in these[loop].zones:
             others = these[1 - loop].zones if pattern == "none" else (None,)
             for other in others:
-                found += self._load_zone(loop, pattern, wave, zone, other, k, depth, where)
+                found += self._load_zone(loop, pattern, wave, zone, other, k, deep, where)
         return found
 
-    def _wave(self, loop: int, wave: Affine, zone: Zone, k: Affine, depth: int, where: Affine) -> Nodes:
+    def _wave(self, loop: int, wave: Affine, zone: Zone, k: Affine, deep: tuple[Zone, int], where: Affine) -> Nodes:
         """The first core of each line loads a block; the others get it hop by hop."""
         shared = 1 - loop
         rows, columns = self.plan.rows[shared], self.plan.columns[shared]
-        first = self._load_zone(loop, "none", wave, zone, Zone(range(1), range(1), 0), k, depth, where)
+        first = self._load_zone(loop, "none", wave, zone, Zone(range(1), range(1), 0), k, deep, where)
         far = self.step_between(shared, "columns" if columns > 1 else "rows") * self.machine.tiles
         mine = self.ranges(loop, zone)
 
         def hop(i: Affine) -> Nodes:
             def send(place: Place) -> Nodes:
                 l1 = self.core(place) * self.machine.tiles + where + i * far
-                return [Instr.make("forward", source=l1, target=l1 + far, count=zone.size * depth)]
+                return [Instr.make("forward", source=l1, target=l1 + far, count=zone.size * deep[1])]
 
             alone = (range(1), range(1))
             spans = [mine, alone] if loop == 0 else [alone, mine]
-            return self.each([*spans, self.ranges(2, None)], send)
+            return self.each([*spans, self.ranges(2, deep[0])], send)
 
         return first + repeat("hop", range(rows * columns - 1), hop)
 
     def _load_zone(
-        self, loop: int, pattern: str, wave: Affine, zone: Zone, other: Zone | None, k: Affine, depth: int,
+        self, loop: int, pattern: str, wave: Affine, zone: Zone, other: Zone | None, k: Affine, deep: tuple[Zone, int],
         where: Affine,
     ) -> Nodes:
         shared = 1 - loop
@@ -295,11 +327,11 @@ class Emitter:
         def one(place: Place) -> Nodes:
             block = wave * self.plan.spread(loop) + self.index(place, loop)
             kk = self.index(place, 2) * self.depth + k
-            dram, shape = self.source(loop, place, (block * self.plan.block[loop], kk), (zone.size, depth))
+            dram, shape = self.source(loop, place, (block * self.plan.block[loop], kk), (zone.size, deep[1]))
             l1 = self.core(place) * self.machine.tiles + where
             return [Instr.make(mnemonic, dram=dram, l1=l1, **shape, **sent)]
 
-        return self.each([*spans, self.ranges(2, None)], one)
+        return self.each([*spans, self.ranges(2, deep[0])], one)
 
     def mnemonic(self, loop: int, pattern: str) -> str:
         """The instruction that loads blocks of an operand by a pattern."""
@@ -327,8 +359,9 @@ class Emitter:
     def reduce(self, these: tuple[Wave, Wave], sums: Affine) -> Nodes:
         """Sums of the cores that share a block, by halves, along the columns of the mesh and then along its rows."""
         found: Nodes = []
-        for axis, count in ((1, self.plan.columns[2]), (0, self.plan.rows[2])):
-            alive = [range(self.plan.rows[2]), range(self.plan.columns[2])]
+        rows, columns = self.reduction.rows, self.reduction.columns
+        for axis, count in ((1, columns), (0, rows)):
+            alive = [range(rows), range(columns)]
             if axis == 0:
                 alive[1] = range(1)
             between = self.step_between(2, "columns" if axis else "rows") * self.machine.sums

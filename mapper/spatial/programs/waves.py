@@ -56,6 +56,29 @@ def _last(full: int, rest: int, block: int, fast: int) -> Iterator[Zone]:
         yield Zone(range(lines, lines + 1), range(more, more + 1), rest)
 
 
+@dataclass(frozen=True)
+class Steps:
+    """A run of ``count`` equal steps of the reduction: the ``first`` tile, and how ``deep`` they are, also in the core
+    that has the ``rest`` of it."""
+
+    first: int
+    count: int
+    deep: int
+    rest: int
+
+
+def cut(first: int, end: int, deep: int, own: int) -> Iterator[Steps]:
+    """Steps of ``deep`` tiles from ``first`` to ``end``, of which the core with the rest of the reduction has those
+    below its ``own``."""
+    while first < end:
+        deep = min(deep, end - first)
+        rest, count = max(0, min(own - first, deep)), (end - first) // deep
+        if rest:
+            count = min(count, (own - first) // deep) or 1
+        yield Steps(first, count, deep, rest)
+        first += count * deep
+
+
 def halves(count: int) -> Iterator[tuple[int, range]]:
     """How ``count`` places in a line put together what they have: distances, and the places which then take what lies
     so far from them. In the end all of it is at the first."""

@@ -100,7 +100,8 @@ def test_the_oracle_runs_convolutions(work: Convolution) -> None:
 @examples(4, 80)
 @given(st.data(), st.sampled_from(((1, 1), (2, 2))), st.integers(1, 3))
 def test_channels_are_dealt_out_to_cores(data: st.DataObject, stride: tuple[int, int], kernel: int) -> None:
-    work = Convolution(1, 4, 5, 128, 20, (kernel, 2), stride, (1, 0, 0, 1), epilogue=Epilogue(True, True, "relu"))
+    """Five tiles of them: some cores have fewer than others, or none."""
+    work = Convolution(1, 4, 5, 160, 20, (kernel, 2), stride, (1, 0, 0, 1), epilogue=Epilogue(True, True, "relu"))
     graph = mesh(4, 2)
     machine, arrays = Machine.of(graph), operands(work.shapes(), 1)
     found = parted_space(work, machine)

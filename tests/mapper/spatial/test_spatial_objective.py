@@ -43,6 +43,8 @@ CONVOLUTION = Convolution(1, 14, 14, 64, 64, (3, 3), padding=(1, 1, 1, 1), epilo
 
 EXACT: dict[str, AnyWork] = {
     "a product": TileGemm(5, 7, 12),
+    "a reduction of seven tiles": TileGemm(2, 3, 7),
+    "a convolution of three tiles of channels": Convolution(1, 6, 5, 96, 40, (2, 2), (2, 2)),
     "a batch": Product(2, 96, 160, 70, True, True),
     "a batch and an epilogue": Product(3, 96, 100, 64, epilogue=Epilogue(True, True, "gelu")),
     "attention": Attention.of(1, 4, 200, 64),

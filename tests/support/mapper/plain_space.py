@@ -17,9 +17,9 @@ Rule = Callable[[TileGemm, Machine, Plan], bool]
 def every_plan(gemm: TileGemm, machine: Machine) -> Iterator[Plan]:
     """All plans, with steps of DEPTHS and of the whole depth, two blocks of streamed operands, and equal steps."""
     for rows, columns in product(_spreads(machine.rows), _spreads(machine.columns)):
-        depth, rest = divmod(gemm.k, rows[2] * columns[2])
+        depth = -(-gemm.k // (rows[2] * columns[2]))
         both = any(r > 1 and c > 1 for r, c in zip(rows[:2], columns[:2]))
-        for block in () if rest else product(
+        for block in product(
                 range(1, gemm.m + 1), range(1, gemm.n + 1), sorted({d for d in DEPTHS if d < depth} | {depth})):
             for outer, order, way_a, way_b, level_a, level_b, slots, outputs in product(
                     ("rows", "columns") if both else ("rows",), ("mn", "nm"), PATTERNS, PATTERNS, LEVELS, LEVELS, SLOTS,
@@ -58,19 +58,21 @@ def large_block(gemm: TileGemm, machine: Machine, plan: Plan) -> bool:
 
 
 def idle_cores(gemm: TileGemm, machine: Machine, plan: Plan) -> bool:
-    """Cores have no work, and others as much as with another spread that gives all of them some, or more than with
-    another one."""
+    """Cores have no work, and another one more than twice as much as with some other spread."""
     def part(m: int, n: int) -> int:
         return -(-gemm.m // m) * -(-gemm.n // n)
-
-    def all_work(m: int, n: int) -> bool:
-        return m <= gemm.m and n <= gemm.n
 
     m, n, k = (plan.spread(loop) for loop in range(3))
     spreads = product(_spreads(machine.rows), _spreads(machine.columns))
     others = [(r[0] * c[0], r[1] * c[1]) for r, c in spreads if r[2] * c[2] == k]
-    return not all_work(m, n) and any(
-        part(*other) < part(m, n) or (part(*other) == part(m, n) and all_work(*other)) for other in others)
+    return (m > gemm.m or n > gemm.n) and any(2 * part(*other) < part(m, n) for other in others)
+
+
+def needless_split(gemm: TileGemm, machine: Machine, plan: Plan) -> bool:
+    """Fewer cores along k would have no more tiles of it each."""
+    spreads = product(_spreads(machine.rows), _spreads(machine.columns))
+    depth = -(-gemm.k // plan.spread(2))
+    return any(r[2] * c[2] < plan.spread(2) and -(-gemm.k // (r[2] * c[2])) == depth for r, c in spreads)
 
 
 def needless_sums(gemm: TileGemm, machine: Machine, plan: Plan) -> bool:
@@ -114,7 +116,8 @@ def other_sums(gemm: TileGemm, machine: Machine, plan: Plan) -> bool:
 
 
 RULES: Mapping[str, Rule] = {rule.__name__: rule for rule in (
-    large_block, idle_cores, needless_sums, unshared_multicast, needless_keep, needless_order, mirrored, other_sums)}
+    large_block, idle_cores, needless_split, needless_sums, unshared_multicast, needless_keep, needless_order, mirrored,
+    other_sums)}
 
 
 def left_out(gemm: TileGemm, machine: Machine) -> dict[str, list[Plan]]:
