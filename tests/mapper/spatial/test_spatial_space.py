@@ -129,7 +129,8 @@ def test_what_rules_leave_out_is_hardly_better(case: Tiny) -> None:
 
 @pytest.mark.slow
 def test_every_rule_leaves_something_out() -> None:
-    cases = (Tiny("quick", 2, 2, (3, 2, 1), 2, 16), Tiny("quick", 1, 2, (4, 4, 4), 4, 9), Tiny("quick", 1, 4, (3, 1, 1)))
+    cases = (Tiny("quick", 2, 2, (3, 2, 1), 2, 16), Tiny("quick", 1, 2, (4, 4, 4), 4, 9),
+             Tiny("quick", 1, 4, (3, 1, 1)))
     found = [left_out(case.gemm, Machine.of(case.graph)) for case in cases]
     assert all(any(f[rule] for f in found) for rule in RULES)
 
