@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from archloom.oracle.native.handler import handler
 from archloom.oracle.native.sharing_code import Job, sharing
-from archloom.oracle.native.vectors import cells, masks, splat
+from archloom.oracle.native.vectors import cells, control_set, masks, splat
 
 ROWS, VECTORS, LANES = 6, 2, 16
 """A block: 12 vectors of sums, as many of a part's, 2 of ``b`` and one factor fit into the 32 registers of AVX-512."""
@@ -25,7 +25,8 @@ WIDTH = VECTORS * LANES
 VECTOR, MASK = f"<{LANES} x float>", f"<{LANES} x i1>"
 
 SHARED = 1 << 20
-"""From how many products on cores share them: some thirty microseconds on one, of which waking another takes ten."""
+"""From how many products on cores share them: some thirty microseconds on one, and waking another takes ten. A free
+choice, by products of 128 rows of which none is judged."""
 
 SHARE = 8 * ROWS
 """The fewest rows of a part: for fewer, copying a panel of ``b`` takes as long as its products."""
@@ -243,14 +244,7 @@ entry:
   %ap = getelementptr float, ptr %a, i64 %ao
   %bp = getelementptr float, ptr %b, i64 %bo
   %cp = getelementptr float, ptr %c, i64 %co
-  %saved = alloca i32
-  %used = alloca i32
-  call void @llvm.x86.sse.stmxcsr(ptr %saved)
-  %control = load i32, ptr %saved
-  %cleared = and i32 %control, {~control[0]}
-  %during = or i32 %cleared, {control[1]}
-  store i32 %during, ptr %used
-  call void @llvm.x86.sse.ldmxcsr(ptr %used)
+{control_set(control)}
   call void @panel(ptr %ap, ptr %bp, ptr %cp, ptr %start, ptr %c, i64 %height, i64 %k, i64 %n, i64 %width, {_PARTS})
   call void @llvm.x86.sse.ldmxcsr(ptr %saved)
   ret void
@@ -301,12 +295,7 @@ entry:
   %chunks = udiv i64 %before, %rows
 {_JOB.written}
   %count = mul i64 %columns, %chunks
-  br i1 %much, label %together, label %alone
-together:
-  call void @share(ptr %frame, i64 %count, ptr @part, ptr %job)
-  ret void
-alone:
-  call void @each(i64 %count, ptr @part, ptr %job)
+  call void @share(ptr %frame, i1 %much, i64 %count, ptr @part, ptr %job)
   ret void
 }}
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from archloom.oracle.native.handler import handler
 from archloom.oracle.native.sharing_code import Job, sharing
-from archloom.oracle.native.vectors import masks, splat
+from archloom.oracle.native.vectors import control_set, masks, splat
 
 LANES = 16
 VECTOR, MASK = f"<{LANES} x float>", f"<{LANES} x i1>"
@@ -147,8 +147,6 @@ def _part(control: tuple[int, int]) -> str:
 define internal void @part(ptr %job, i64 %number) {{
 entry:
 {_JOB.read}
-  %saved = alloca i32
-  %used = alloca i32
   %starts = alloca ptr, i64 %inputs
   %moves = alloca i64, i64 %inputs
   %blocks = add i64 %inputs, %steps
@@ -166,12 +164,7 @@ open:
   %further = icmp ult i64 %another, %inputs
   br i1 %further, label %open, label %begin
 begin:
-  call void @llvm.x86.sse.stmxcsr(ptr %saved)
-  %control = load i32, ptr %saved
-  %cleared = and i32 %control, {~control[0]}
-  %during = or i32 %cleared, {control[1]}
-  store i32 %during, ptr %used
-  call void @llvm.x86.sse.ldmxcsr(ptr %used)
+{control_set(control)}
   br label %block
 block:
   %i = phi i64 [%low, %begin], [%next, %after]
@@ -213,7 +206,7 @@ define internal void @run(ptr %frame, ptr %arguments, ptr %results) {{
 {_JOB.written}
   %over = add i64 %n, {PART - 1}
   %count = udiv i64 %over, {PART}
-  call void @share(ptr %frame, i64 %count, ptr @part, ptr %job)
+  call void @share(ptr %frame, i1 true, i64 %count, ptr @part, ptr %job)
   ret void
 }}
 """

@@ -122,12 +122,7 @@ entry:
   %all = mul i64 %batches, %matrix
   %much = icmp uge i64 %all, {shared}
   %count = mul i64 %batches, %chunks
-  br i1 %much, label %together, label %alone
-together:
-  call void @share(ptr %frame, i64 %count, ptr @part, ptr %job)
-  ret void
-alone:
-  call void @each(i64 %count, ptr @part, ptr %job)
+  call void @share(ptr %frame, i1 %much, i64 %count, ptr @part, ptr %job)
   ret void
 }}
 """

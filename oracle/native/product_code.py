@@ -19,7 +19,8 @@ from archloom.oracle.native.vectors import cells, masked_load, masks, splat
 from archloom.oracle.native.ways import ROWS, Way
 
 SHARED = 1 << 23
-"""From how many products on cores share them: some fifty microseconds on one, of which waking another takes ten."""
+"""From how many products on cores share them: some fifty microseconds on one, and waking another takes ten. A free
+choice, by products of 128 rows of which none is judged."""
 
 SHARE, PARTS = 12, 32
 """The fewest rows of a part, and how many parts are enough for all cores to end at nearly the same time; where there
@@ -225,14 +226,7 @@ entry:
   %chunks = select i1 %much, i64 %some, i64 1
 {_PRODUCTS.written}
   %count = mul i64 %columns, %chunks
-  br i1 %much, label %together, label %alone
-together:
-  call void @share(ptr %frame, i64 %count, ptr @part, ptr %job)
-  br label %done
-alone:
-  call void @each(i64 %count, ptr @part, ptr %job)
-  br label %done
-done:
+  call void @share(ptr %frame, i1 %much, i64 %count, ptr @part, ptr %job)
   call void @free(ptr %sums)
   ret void
 }}

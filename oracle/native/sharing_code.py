@@ -36,11 +36,11 @@ def places() -> tuple[int, ...]:
 
 
 def sharing() -> str:
-    """``@share(frame, count, part, job)``, which calls ``part(job, number)`` for each number below ``count``.
+    """``@share(frame, much, count, part, job)``, which calls ``part(job, number)`` for each number below ``count``, on
+    several threads if it is ``much``.
 
     Of the handler's ``frame`` it has the pool. ``job`` may lie on the caller's stack: nothing reads it once all parts
-    are done. ``@each(count, part, job)`` does them all by itself. Declares ``@malloc``, ``@free`` and a minimum, too,
-    for the code around it.
+    are done. Declares ``@malloc``, ``@free`` and a minimum, too, for the code around it.
     """
     found = places()
     code = _ALONE if not found else _SHARED.format(
@@ -100,7 +100,7 @@ done:
 """
 
 _ALONE = """
-define internal void @share(ptr %frame, i64 %count, ptr %part, ptr %job) {
+define internal void @share(ptr %frame, i1 %much, i64 %count, ptr %part, ptr %job) {
   call void @each(i64 %count, ptr %part, ptr %job)
   ret void
 }
@@ -214,9 +214,10 @@ define internal i1 @schedule(ptr %api, ptr %ctx, ptr %work) {{
   ret i1 %fine
 }}
 
-define internal void @share(ptr %frame, i64 %count, ptr %part, ptr %job) {{
+define internal void @share(ptr %frame, i1 %much, i64 %count, ptr %part, ptr %job) {{
 entry:
-  %several = icmp ugt i64 %count, 1
+  %two = icmp ugt i64 %count, 1
+  %several = and i1 %two, %much
   br i1 %several, label %ask, label %alone
 ask:
   %apip = getelementptr %Frame, ptr %frame, i32 0, i32 2

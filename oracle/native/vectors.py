@@ -28,6 +28,18 @@ def cells(rows: int, vectors: int, text: str) -> Iterator[str]:
             yield text.replace("[r]", f"{r}").replace("[v]", f"{v}")
 
 
+def control_set(control: tuple[int, int]) -> str:
+    """MXCSR with some bits cleared and some set, until it is loaded from ``%saved`` again."""
+    return f"""  %saved = alloca i32
+  %used = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %saved)
+  %control = load i32, ptr %saved
+  %cleared = and i32 %control, {~control[0]}
+  %during = or i32 %cleared, {control[1]}
+  store i32 %during, ptr %used
+  call void @llvm.x86.sse.ldmxcsr(ptr %used)"""
+
+
 def masked_load(lanes: int, kind: str) -> str:
     """The declaration of a load of some lanes."""
     return (f"declare <{lanes} x {kind}> @llvm.masked.load.v{lanes}{kind}.p0(ptr, i32, <{lanes} x i1>, "
