@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _KEPT = 256
 """Ranges of which is kept what latencies these decide."""
 
-_KEPT_BY_IDENTITY = 1 << 14
+_KEPT_BY_IDENTITY = 1 << 16
 """Forms that are found by the identity of what they are about."""
 
 KINDS = {"read": AccessKind.READ, "write": AccessKind.WRITE, "accumulate": AccessKind.ACCUMULATE}
@@ -53,8 +53,7 @@ class Form:
     ``patterns`` has one entry for each axis of the buffer; ``strides``: how many words a step along each leading axis
     is, none where nothing takes requests; ``word_shape`` is the pattern of words; ``moved``: the runs that a request
     asks for, or None where loops decide which bursts these are. ``template``: their AccessSpec, the stores open (NONE)
-    where latencies decide these; ``lists``: for some axes the position of the patterns, whether all are dense, and the
-    span of the first.
+    where latencies decide these; ``lists``: what :meth:`Shared.list_patterns` finds.
     """
 
     place: Place
@@ -65,6 +64,8 @@ class Form:
     moved: Runs | None
     template: list[int]
     lists: dict[tuple[int, ...], tuple[int, int, int]] = field(default_factory=dict)
+
+    FACTS: ClassVar = ("kind", "holds", "banks", "requests", "axes", "is moved", "needs a word")
 
     def __post_init__(self) -> None:
         self.spans = tuple(s.span for s in self.patterns)
@@ -77,7 +78,10 @@ class Form:
         """Whether it must be known where they lie in a memory."""
         self.needs_word = self.is_spread or self.is_placed
         self.is_open = self.template[AccessSpec.STORES] == NONE and len(self.place.banks) > 0
-        self.holds = READS_HOLD[self.place.write_after_read] if self.kind == AccessKind.READ else Holds.UNTIL_FINISH
+        holds = READS_HOLD[self.place.write_after_read] if self.kind == AccessKind.READ else Holds.UNTIL_FINISH
+        self.facts = (self.kind, holds, len(self.place.banks), self.requests, len(self.patterns), int(self.is_moved),
+                      int(self.needs_word))
+        """The ``FACTS`` of its accesses."""
 
 
 @dataclass(eq=False)
@@ -145,11 +149,14 @@ class Shared:
         self._by_identity[short] = found, place, dims
         return found
 
-    def list_patterns(self, form: Form, axes: tuple[int, ...]) -> None:
-        """Put the patterns of some axes of a form."""
-        shapes = [form.patterns[a] for a in axes]
-        place = self.put([*[self.put(s.flat()) for s in shapes], *[s.span for s in shapes]])
-        form.lists[axes] = place, int(all(s.dense for s in shapes)), shapes[0].span if shapes else FOREVER
+    def list_patterns(self, form: Form, axes: tuple[int, ...]) -> tuple[int, int, int]:
+        """The position of the patterns of some axes of a form, whether all are dense, and the span of the first."""
+        found = form.lists.get(axes)
+        if found is None:
+            shapes = [form.patterns[a] for a in axes]
+            place = self.put([*[self.put(s.flat()) for s in shapes], *[s.span for s in shapes]])
+            found = form.lists[axes] = place, int(all(s.dense for s in shapes)), shapes[0].span
+        return found
 
     def way(self, takers: Mapping[str, FunctionalUnit], routed: frozenset[str], mnemonic: str, requests: bool) -> Way:
         """How an instruction goes; the identities of both collections stand for them, and the way holds them."""

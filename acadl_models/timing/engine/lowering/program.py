@@ -10,10 +10,13 @@ import numpy as np
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import AccessSpec, Code, H, Instruction, OfferSpec, OperandSpec, Route
 from archloom.acadl_models.timing.engine.lowering import expressions
-from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering, Entry, access_lists, classify
+from archloom.acadl_models.timing.engine.lowering.accesses import Accesses, Offsets, Placed
+from archloom.acadl_models.timing.engine.lowering.conflicts import access_lists, classify
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies, LatencyOwner
+from archloom.acadl_models.timing.engine.lowering.forms import Form
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables, graph_tables
 from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, LoopText
+from archloom.acadl_models.timing.engine.lowering.records import RecordLowering, deciding_lists
 from archloom.acadl_models.timing.engine.lowering.registers import RegisterLowering
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
@@ -53,8 +56,9 @@ class _Lowering:
         self.texts: dict[int, LoopText] = {}
         self.bounds: dict[str, tuple[int, int]] = {}
         self.statics: list[StaticInstruction] = []
-        self.entries: list[Entry] = []  # the accesses that the engine must know
-        self.of_static: list[list[Entry]] = []
+        self.forms: list[Form] = []  # of the accesses that the engine must know
+        self.offsets: list[Offsets] = []
+        self.counts: list[int] = []  # of these, for each instruction
         self.around: list[tuple[str, ...]] = []
         self.innermost: list[int] = []
         self.code: list[int] = []
@@ -65,7 +69,7 @@ class _Lowering:
         """Emit the code of the nest; returns its number of instances. Loops without instances vanish."""
         total = 0
         for node in nodes:
-            first = len(self.entries)
+            first = len(self.forms)
             if isinstance(node, StaticInstruction):
                 self.code += [Code.INSTRUCTION, len(self.statics)]
                 self.statics.append(node)
@@ -73,9 +77,9 @@ class _Lowering:
                 self.innermost.append(parent)
                 for plan in node.plans:
                     if plan.place.tracked or plan.place.banks:
-                        form, offsets = self.shared.form(plan), plan.access.window.offsets
-                        self.entries.append(Entry(form, offsets, self.bounds, around, len(self.entries)))
-                self.of_static.append(self.entries[first:])
+                        self.forms.append(self.shared.form(plan))
+                        self.offsets.append(plan.access.window.offsets)
+                self.counts.append(len(self.forms) - first)
                 total += 1
                 continue
             number, begin, size = len(self.loops), len(self.code), 0
@@ -85,7 +89,7 @@ class _Lowering:
                 self.bounds[node.var] = limits(node.values)
                 size = len(node.values) * self._walk(node.body, (*around, node.var), number)
             if size:
-                body, end, below = begin // 2 + 1, len(self.code) // 2, len(self.entries) - first
+                body, end, below = begin // 2 + 1, len(self.code) // 2, len(self.forms) - first
                 self.texts[number] = LoopText(node, parent, len(around), body, end, size, first, below)
                 self.code += [Code.BACK, number]
             else:
@@ -94,20 +98,16 @@ class _Lowering:
         return total
 
     def lowered(self) -> Lowered:
-        shared, entries = self.shared, self.entries
-        classes = classify(entries)
-        for e in entries:
-            if e.axes not in e.form.lists:
-                shared.list_patterns(e.form, e.axes)
+        shared, accesses = self.shared, Accesses(self.forms, self.offsets, self.counts, self.bounds)
+        classes = classify(accesses)
+        lists = deciding_lists(accesses, classes, shared)
         shared_routes = SharedRoutes(self.graph, shared, self.bounds)
-        requests = [any(e.form.place.banks for e in found) for found in self.of_static]
+        requests = (np.bincount(accesses.static[accesses.banks > 0], minlength=len(self.statics)) > 0).tolist()
         routes = list(map(shared_routes.find, self.statics, requests))
         known = shared.words()
         self.tables = Tables(self.graph.words, known, classes.met)
         self.expressions = Expressions(self.tables, self.loops)
         self.latencies = Latencies(self.expressions, self.bounds)
-        at = H.SIZE + len(self.graph.words) + len(known)
-        self.accesses = AccessLowering(self.tables, self.graph, self.expressions, self.latencies, classes, at)
         d = self.tables.header
         for field, value in self.graph.header.items():
             d[field] = value
@@ -116,44 +116,48 @@ class _Lowering:
         d[H.FETCH_LATENCY] = fetch_cycles(self.program.graph, self.program.stream.parameters)
         flights = self.program.graph.semantics.fetches_in_flight
         d[H.FETCH_FLIGHTS] = min(flights, d[H.FETCH_LATENCY])  # at most one starts in a cycle
-        d[H.CLASSES], d[H.MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
-        d[H.ACCESSES], d[H.SITES], d[H.SITE_COUNTERS] = len(entries), len(self.sites.sites), len(self.sites.sites) + 1
-        places = self._instruction_tables(requests, routes)
-        d[H.PROGRAM], d[H.PLACES] = self.tables.put(self._program()), self.tables.put(places)
+        d[H.CLASSES], d[H.MAX_AXES] = classes.count, int(classes.axes.sum(axis=1).max(initial=0))
+        d[H.ACCESSES], d[H.SITES], d[H.SITE_COUNTERS] = len(accesses), len(self.sites.sites), len(self.sites.sites) + 1
+        records = self._instructions(accesses, requests, routes)
+        lowering = RecordLowering(self.tables, self.graph, self.latencies, accesses, classes,
+                                  Placed(accesses, self.expressions), self.statics, self.around)
+        places = lowering.records(lists, H.SIZE + len(self.graph.words) + len(known))
+        first = self.tables.put_array(places)
+        d[H.PLACES] = self.tables.put_array(first + AccessSpec.SIZE * np.arange(len(accesses)))
+        records[:, Instruction.ACCESSES] = first + AccessSpec.SIZE * (np.cumsum(accesses.counts) - accesses.counts)
+        table = np.hstack((records, access_lists(self.tables, accesses, classes, first, places)))
+        d[H.STATIC_TABLE] = self.tables.put_array(table)
+        d[H.PROGRAM] = self.tables.put_array(self._program())
         loops = LoopLowering(
-            self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
+            self.tables, self.expressions, self.latencies, accesses, classes, first, self.sites, self.graph.memories,
+            [self.texts[k] for k in range(len(self.loops))],
         )
-        d[H.LOOP_TABLE] = self.tables.put([v for k in range(len(self.loops)) for v in loops.record(self.texts[k])])
+        d[H.LOOP_TABLE] = self.tables.put(loops.records())
         d[H.DEPTHS] = max((len(around) for around in self.around), default=0)
         d[H.VALUES] = len(self.loops) + len(self.expressions.atoms)
         d[H.ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
         return Lowered(self.program, self.tables.flat(), self.graph, tuple(self.latencies.owners), self.sites)
 
-    def _program(self) -> list[int]:
+    def _program(self) -> Array:
         """The code of the nest with the positions of the instructions' records."""
         code = np.array(self.code, np.int64).reshape(-1, 2)
         code[code[:, 0] == Code.INSTRUCTION, 1] *= Instruction.SIZE
         code[code[:, 0] == Code.INSTRUCTION, 1] += self.tables.header[H.STATIC_TABLE]
-        return code.reshape(-1).tolist()
+        return code
 
     # --- instructions ------------------------------------------------------------------------------------------
-    def _instruction_tables(self, requests: list[bool], routes: list[tuple[int, int, int] | None]) -> list[int]:
-        """Put the records of the instructions; returns the positions of the records of all accesses."""
-        d, put, of_static = self.tables.header, self.tables.put, self.of_static
+    def _instructions(
+        self, accesses: Accesses, requests: list[bool], routes: list[tuple[int, int, int] | None]
+    ) -> Array:
+        """The records of the instructions up to ``Instruction.NODES``, int64 [instruction, field]; those of accesses
+        are still open. Lays out the slots of instances."""
+        d, put = self.tables.header, self.tables.put
         signatures, home, top = self._signatures(), self.sites.home, len(self.sites.sites)
         records: list[int] = []
-        accesses: list[int] = []
         d[H.MAX_LATENCIES] = 0
-        d[H.MAX_ACCESSES] = max(map(len, of_static), default=0)
-        d[H.MAX_REQUESTS] = max((sum([e.form.requests for e in found]) for found in of_static), default=0)
-        d[H.ACCESS_SIZE] = Access.OFFSETS + max(1, d[H.MAX_AXES])
-        d[H.SLOT_ACCESSES] = Instance.SIZE
         registers = RegisterLowering(self.program, self.latencies.repeating)
         operands = list(map(registers.operands, self.statics, self.around))
         registers.finish(self.tables)
-        d[H.MAX_OPERANDS] = max(map(len, operands), default=0) // OperandSpec.SIZE
-        d[H.SLOT_OPERANDS] = Instance.SIZE + d[H.MAX_ACCESSES] * d[H.ACCESS_SIZE]
-        d[H.SLOT_REQUESTS] = d[H.SLOT_OPERANDS] + d[H.MAX_OPERANDS] * Operand.SIZE
         for k, static in enumerate(self.statics):
             way, varying = routes[k], list[int]()
             if way is None:
@@ -166,22 +170,27 @@ class _Lowering:
                 d[H.MAX_LATENCIES] = max(d[H.MAX_LATENCIES], len(varying))
             site = home[static.index]
             records += (
-                self.innermost[k], signatures[k], way[0], way[1], len(accesses), len(of_static[k]), put(varying),
+                self.innermost[k], signatures[k], way[0], way[1], NONE, self.counts[k], put(varying),
                 len(varying), top if site == TOP else site, way[2], put(operands[k]),
                 len(operands[k]) // OperandSpec.SIZE,
             )  # fmt: skip
-            for n, e in enumerate(of_static[k]):
-                accesses += self.accesses.record(e, n, static)
-        first = put(accesses)
-        table = np.array(records, np.int64).reshape(-1, Instruction.NODES)
-        table[:, Instruction.ACCESSES] += first
-        lists = access_lists(self.tables, self.entries, list(map(len, of_static)), first, accesses)
-        places = list(range(first, first + len(accesses), AccessSpec.SIZE))
-        d[H.STATIC_TABLE] = self.tables.put(np.hstack((table, lists)).reshape(-1).tolist())
+        d[H.MAX_OPERANDS] = max(map(len, operands), default=0) // OperandSpec.SIZE
+        self._lay_out_slots(accesses)
+        return np.array(records, np.int64).reshape(-1, Instruction.NODES)
+
+    def _lay_out_slots(self, accesses: Accesses) -> None:
+        """Where the parts of instances lie in their slots."""
+        d = self.tables.header
+        d[H.MAX_ACCESSES] = max(self.counts, default=0)
+        asked = np.bincount(accesses.static, accesses.requests, minlength=len(self.statics))
+        d[H.MAX_REQUESTS] = int(asked.max(initial=0))
+        d[H.ACCESS_SIZE] = Access.OFFSETS + max(1, d[H.MAX_AXES])
+        d[H.SLOT_ACCESSES] = Instance.SIZE
+        d[H.SLOT_OPERANDS] = Instance.SIZE + d[H.MAX_ACCESSES] * d[H.ACCESS_SIZE]
+        d[H.SLOT_REQUESTS] = d[H.SLOT_OPERANDS] + d[H.MAX_OPERANDS] * Operand.SIZE
         d[H.SLOT_LATENCIES] = d[H.SLOT_REQUESTS] + d[H.MAX_REQUESTS] * Request.SIZE
         d[H.SLOT_TAILS] = d[H.SLOT_LATENCIES] + d[H.MAX_LATENCIES]
         d[H.SLOT_SIZE] = d[H.SLOT_TAILS] + d[H.MAX_REQUESTS] * d[H.TAIL_SIZE]
-        return places
 
     def _signatures(self) -> list[int]:
         """Number the sets of stages to which the fetch stage may pass an instruction, and put them by both sides."""
