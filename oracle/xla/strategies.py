@@ -17,6 +17,7 @@ from archloom.oracle.taidl.types import of_numpy
 from archloom.oracle.windows import linear
 from archloom.oracle.xla.loops.outlining import Outlined, Path, describe, written_at
 from archloom.oracle.xla.notation.build import from_bytes
+from archloom.oracle.xla.notation.cases import without_cases
 from archloom.oracle.xla.notation.expr import Element, Expr, Range, Sum, width
 from archloom.oracle.xla.notation.fallbacks import OracleFallback
 from archloom.oracle.xla.notation.limits import USUAL, Limits, Refusal, Unraisable
@@ -227,7 +228,7 @@ def _result(raiser: Raiser, tensor: HbmTensor) -> Raised:
     inner = {**ranges, byte: (0, width(dtype) - 1)}
     address = (element * width(dtype) + Affine.variable(byte) + tensor.address).simplify(inner)
     value = raiser.dataflow.at_end(Query("hbm", (address,), inner))
-    return Raised(tensor, axes, from_bytes(byte, value, dtype, ranges), ranges)
+    return Raised(tensor, axes, without_cases(from_bytes(byte, value, dtype, ranges), ranges), ranges)
 
 
 def count_contractions(e: Expr, counted: set[Expr] | None = None) -> int:
