@@ -145,7 +145,7 @@ class _Joined:
             self._taken += 1
             if self._taken > MOST_NODES or not _alike(mine, other):
                 return False
-            inner = _inner(mine, other, at)
+            inner = _inner(mine, other, at, places)
             if not self._forms((scope, id(mine)), other.forms if inner is None else other.forms[len(inner) :], at,
                                places):
                 return False
@@ -248,7 +248,7 @@ def _is_of_operands(e: Element) -> bool:
     return not e.whole.function.variables
 
 
-def _inner(mine: Expr, other: Expr, values: Values) -> Values | None:
+def _inner(mine: Expr, other: Expr, values: Values, places: Array) -> Values | None:
     """The values of the parameters of a whole tensor, of which ``other`` is an element; None of others."""
     if not isinstance(mine, Element) or not isinstance(other, Element) or not _is_of_operands(other):
         return None
@@ -257,7 +257,7 @@ def _inner(mine: Expr, other: Expr, values: Values) -> Values | None:
         parts = _parts(form, values)
         if parts is None or parts[0].terms:
             return None
-        found[name] = parts[1]
+        found[name] = np.broadcast_to(parts[1], places.shape)  # of a constant it is one number
     return found
 
 

@@ -115,7 +115,8 @@ def totals(draw: st.DrawFn) -> Expr:
     row, column, axis = (Affine.variable(name) for name in ("i", "j", "k"))
     body = Leaf("Z", row * draw(strides) + column * draw(strides) + axis * draw(strides), "f32")
     whole = Whole(Total(), (("i", 8), ("j", 8)), (Operand((("k", 4),), body),))
-    return Element(whole, 0, (H + draw(st.integers(0, 1)), W + draw(st.integers(0, 1))), "f32")
+    places = [draw(st.sampled_from((form, form + 1, Affine(2)))) for form in (H, W)]
+    return Element(whole, 0, tuple(places), "f32")
 
 
 leaves = st.one_of(st.builds(Leaf, st.sampled_from("XYZ"), forms(), st.just("f32")), totals())
