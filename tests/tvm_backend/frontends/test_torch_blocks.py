@@ -13,7 +13,8 @@ from torch import nn
 
 import archloom
 from archloom.models.networks.decoder import Decoder, DecoderStep
-from archloom.tvm_backend.frontends.torch import blocks, export, weights
+from archloom.tvm_backend.frontends.onnx import skeleton
+from archloom.tvm_backend.frontends.torch import blocks, export, skeletons, weights
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model
 from tests.support.examples import examples
@@ -35,24 +36,30 @@ class Layer(nn.Module):
 
 
 class Stack(nn.Module):
-    def __init__(self, shifts: list[float], scales: list[float], pair: bool) -> None:
+    """Layers one after the other, or ``beside`` the one before: on the same tensor, with weights of their own."""
+
+    def __init__(self, shifts: list[float], scales: list[float], beside: list[bool], pair: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(8, shift, pair) for shift in shifts)
-        self.scales, self.pair = scales, pair
+        self.scales, self.beside, self.pair = scales, beside, pair
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer, scale in zip(self.layers, self.scales, strict=True):
-            y = layer(x, scale=scale)
-            x = y[0] + y[1] if self.pair else y
+        before = x
+        for layer, scale, beside in zip(self.layers, self.scales, self.beside, strict=True):
+            given = before if beside else x
+            y = layer(given, scale=scale)
+            y = y[0] + y[1] if self.pair else y
+            before, x = given, x + y if beside else y
         return x
 
 
 @st.composite
 def stacks(draw: st.DrawFn) -> Stack:
     count = draw(st.integers(3, 6))
-    numbers = [draw(st.lists(st.sampled_from((1.0, 2.0)), min_size=count, max_size=count)) for _ in range(2)]
+    shifts, scales = (draw(st.lists(st.sampled_from((1.0, 2.0)), min_size=count, max_size=count)) for _ in range(2))
+    beside = draw(st.lists(st.booleans(), min_size=count, max_size=count))
     with torch.device("meta"):
-        return Stack(*numbers, draw(st.booleans())).eval()
+        return Stack(shifts, scales, beside, draw(st.booleans())).eval()
 
 
 def written(model: Model) -> list[tuple[str, str]]:
@@ -91,6 +98,13 @@ def assert_estimated_as_whole(module: nn.Module, *inputs: torch.Tensor) -> None:
 @examples(1, 30)
 def test_stacks_are_estimated_as_quantized_wholes(stack: Stack) -> None:
     assert_estimated_as_whole(stack, torch.zeros(2, 8))
+
+
+def test_equal_blocks_on_one_tensor_have_weights_of_their_own() -> None:
+    with torch.device("meta"):
+        module = Stack([1.0] * 4, [1.0] * 4, [False, False, True, True], False).eval()
+    found = skeleton.parse(skeletons.skeleton_of(module, (torch.zeros(2, 8),)).content)
+    assert [node.op_type for node in found.graph.node].count("Gemm") == 4
 
 
 @pytest.mark.slow

@@ -61,11 +61,12 @@ class Block(torch.nn.Module):
         return tuple(torch.zeros(x.shape, dtype=x.dtype) for x in self.leaves if isinstance(x, torch.Tensor))
 
 
-Call: TypeAlias = Callable[[Block, int, list[torch.Tensor]], Sequence[torch.Tensor]]
-"""What stands for a call of a block, which has a number, on tensors."""
+Call: TypeAlias = Callable[[Block, int, int, list[torch.Tensor]], Sequence[torch.Tensor]]
+"""What stands for a call of a block, which has a number, on tensors; the second number is that of the module that is
+called: another one has other weights."""
 
 
-def as_operator(block: Block, number: int, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+def as_operator(block: Block, number: int, module: int, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
     """The operator that is imported as a call of the function :data:`CALL`."""
     results: list[torch.Tensor] = torch.ops.archloom.block(tensors, number)
     return results
@@ -90,12 +91,15 @@ class Blocks:
         self.fallbacks: tuple[Fallback, ...] = ()
         self._module, self._inputs, self._call = module, inputs, call
         self._parts = list(_candidates(module))
+        self._numbers = {part: number for number, (part, _) in enumerate(self._parts)}
         self._seen: dict[Any, list[_Seen]] = {}
         self._of: dict[tuple[torch.nn.Module, Any], _Seen] = {}
         self._whole: set[torch.nn.Module] = set()
 
     def of(self, module: torch.nn.Module, kind: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """What takes the place of a module's ``forward``."""
+        numbers = self._numbers
+
         def forward(*args: Any, **kwargs: Any) -> Any:
             if not all(map(_is_plain, (*args, *kwargs.values()))):
                 self._whole.add(module)
@@ -115,7 +119,7 @@ class Blocks:
                 self._whole.add(module)
                 return call(*args, **kwargs)
             tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-            made = self._call(seen.block, self.found.index(seen.block), tensors)
+            made = self._call(seen.block, self.found.index(seen.block), numbers[module], tensors)
             return pytree.tree_unflatten(list(made), seen.block.made)
 
         return forward

@@ -15,8 +15,9 @@ from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.torch import blocks, weights
 from archloom.tvm_backend.frontends.torch.export import evaluated, example_tensors, onnx_program
 
-DOMAIN, BLOCK, NUMBER = "archloom", "block", "number"
-"""Of the operator that stands for a call of a block, and its attribute."""
+DOMAIN, BLOCK, NUMBER, MODULE = "archloom", "block", "number", "module"
+"""Of the operator that stands for a call of a block, and its attributes: calls of different modules on one tensor are
+not the same, though weights are no inputs of the operator."""
 _GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 _NUMBERED = re.compile(r"_\d+$")
 
@@ -34,11 +35,11 @@ def skeleton_of(
     return skeleton.Skeleton(skeleton.of_proto(made), apart.fallbacks)
 
 
-def _as_node(block: blocks.Block, number: int, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+def _as_node(block: blocks.Block, number: int, module: int, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
     """A call of a block as a node of ONNX."""
     shapes, dtypes = zip(*block.outputs, strict=True)
     return torch.onnx.ops.symbolic_multi_out(
-        f"{DOMAIN}::{BLOCK}", tensors, {NUMBER: number}, dtypes=dtypes, shapes=shapes, version=1)
+        f"{DOMAIN}::{BLOCK}", tensors, {NUMBER: number, MODULE: module}, dtypes=dtypes, shapes=shapes, version=1)
 
 
 def _bare(
@@ -93,7 +94,8 @@ class _Copies:
         for node in graph.node:
             inputs, outputs = list(map(named, node.input)), list(map(named, node.output))
             if node.domain == DOMAIN:
-                self._call(self.parts[node.attribute[0].i], inputs, outputs)
+                number = next(attribute.i for attribute in node.attribute if attribute.name == NUMBER)
+                self._call(self.parts[number], inputs, outputs)
             else:
                 self._node(node, inputs, outputs)
         for info in graph.value_info:
