@@ -215,7 +215,7 @@ class Affine:
             return self
         constant = self.constant
         terms: list[Term] = []
-        changed = False
+        changed = more = False
         for term in self.terms:
             atom, coefficient = term
             if isinstance(atom, str):
@@ -232,10 +232,12 @@ class Affine:
                 new = inner // atom.divisor if isinstance(atom, Div) else inner % atom.divisor
             changed = True
             constant += coefficient * new.constant
-            terms += new.terms if coefficient == 1 else [(a, c * coefficient) for a, c in new.terms]
+            if new.terms:
+                more = True
+                terms += new.terms if coefficient == 1 else [(a, c * coefficient) for a, c in new.terms]
         if not changed:
             return self
-        return Affine.build(constant, terms) if len(terms) > 1 else Affine(constant, tuple(terms))
+        return Affine.build(constant, terms) if more and len(terms) > 1 else Affine(constant, tuple(terms))
 
     def simplify(self, bounds: Bounds) -> "Affine":
         """Remove divisions and modulos that the ranges of the variables decide; pair up ``d*(x//d) + x%d``.
