@@ -24,6 +24,12 @@ from archloom.acadl_models.gemmini import gemmini
 from archloom.mapper.space import SpaceBuilder, Table
 from archloom.uma_targets.kit import GemmKit, Instr, KitTarget, Option, Tiling
 from archloom.uma_targets.kit.attention import Kernel
+from archloom.acadl_models.options import Clock, Size
+from archloom.mapper.options import GraphOptions
+from archloom.oracle import taidl
+from typing import Annotated
+def sized(*, dim: Annotated[int, Size(1, 64, "side", multiple=3)] = 8, clock_hz: Annotated[float, Clock("a")] = 1e9):
+    pass
 def graph(options):
     {graph}
 def emit(gemm, mapping, parameters):
@@ -67,6 +73,10 @@ MISUSES = {
                  r"the estimate of a table: expected 2 numbers, found \(1,\)"),
     "mapping": ({"kit": SPACED, "space": "return listed({'x': np.ones(1)}, {}, lambda c: c['x'])"},
                 "the lambda gives a dict, expected Mapping"),
+    "buffer": ({"graph": "return taidl.load('gemmini').buffer('spud')"},
+               "its graph at dim=8: ISA gemmini has no buffer 'spud'; did you mean 'spad'"),
+    "multiple": ({"graph": "return GraphOptions(sized).graph({'clock_mhz': 1.0, **options})"},
+              "sized: dim must be a multiple of 3, not 8"),
     # what a kit states
     "int4": ({"kit": "numbers='int4'"}, "kit 'mine_int4': numbers: expected int8 or float32, found 'int4'"),
     "kind": ({"kit": "kernels={'conv': Kernel(emit, made)}"}, "kernels: expected a Kernel for each of .*conv2d"),
@@ -87,6 +97,8 @@ FILES = {
     "rows.py": target("rows", emit="return [Instr.make('mvin', dram=1 << 40, local=0, cols=4, rows=4)]"),
     **{f"{name}.py": target(name, **parts) for name, (parts, _) in MISUSES.items()},
     "syntax.py": "x = 1\ndef graph(:\n", "raises.py": "def f():\n    return 1 / 0\nf()\n", "empty.py": "x = 1\n",
+    "dims.taidl": "isa x;\nparam d = 4 in 2..8;\n[v] (2 * d) (d x i8);",
+    "row.taidl": "isa x;\n[v] (4) (16 x i8);\n[go](a) { %A:16xi8 <- $v[a]; }",
     "isa.taidl": "isa x;\n[spad] (4) (16xi8);\n[go](a) { %A:1x16xi8 <- $spat[a]; }", "none.taidl": "",
     "module.pt": "PK", "weights.safetensors": "{}", "net.tflite": "TFL3", "text.onnx": "hello", "empty.onnx": "",
     "labels.txt": "1 2 3", "negative.csv": "M,N,K\n4,4,-3\n", "bad.asm": ".isa gemmini dim=16\n.hbm 64\nmvim dram=64\n",
@@ -122,12 +134,12 @@ WRONG = [
     (f"estimate {GEMM} -O dim", "expected KEY=VALUE"),
     (f"estimate {GEMM} --host nowhere", "unknown host 'nowhere'"),
     (f"estimate {GEMM} -t missing.py", r"missing\.py: no such file"),
-    (f"estimate {GEMM} -t graph.py", r"graph\.py:9: target 'mine_graph', its graph at dim=8: KeyError: 'size'"),
-    (f"estimate {GEMM} -t emit.py", r"emit\.py:11: target 'mine_emit', gemm \(gemm .*\), the instructions of .*: "
+    (f"estimate {GEMM} -t graph.py", r"graph\.py:15: target 'mine_graph', its graph at dim=8: KeyError: 'size'"),
+    (f"estimate {GEMM} -t emit.py", r"emit\.py:17: target 'mine_emit', gemm \(gemm .*\), the instructions of .*: "
                                     r"AttributeError: .*'rows'\n    return gemm\.rows"),
-    (f"estimate {GEMM} -t instr.py", r"instr\.py:11: target 'mine_instr', gemm .*: mvin: expected the attributes "
+    (f"estimate {GEMM} -t instr.py", r"instr\.py:17: target 'mine_instr', gemm .*: mvin: expected the attributes "
                                      r"\(dram, .*\), found \(rows\)\n    return \[Instr\.make\('mvin', rows=1\)\]"),
-    (f"estimate {GEMM} -t size.py", r"size\.py:11: target 'mine_size', gemm .*: the mapping has no tile size for 'kk' "
+    (f"estimate {GEMM} -t size.py", r"size\.py:17: target 'mine_size', gemm .*: the mapping has no tile size for 'kk' "
                                     r"\(it has: .*\)\n    return mapping\.size\('kk'\)"),
     (f"estimate {GEMM} -t rows.py", r"target 'mine_rows', gemm \(gemm .*\), the instructions of gemm .*: "
                                     r".*mvin"),
@@ -137,6 +149,8 @@ WRONG = [
     (f"estimate {GEMM} -t empty.py", r"empty\.py: expected a file that registers one target"),
     ("describe isa.taidl", r"isa\.taidl:3:\d+: .*spat"),
     ("isa none.taidl", r"none\.taidl"),
+    ("isa dims.taidl", r"dims\.taidl:3:8: expected the end of a dimension .*in braces, .* found '\*'"),
+    ("isa row.taidl", r"row\.taidl:3:11: %A is 16xi8, but \$v\[a\] is 1x16xi8"),
     # what is written
     (f"compile {GEMM} -o net.pdf", r"--output net\.pdf: expected one of \.loom .*\.zip .*found '\.pdf'"),
     (f"estimate {GEMM} -o report.txt", r"expected one of \.json \(JSON\), \.csv .*found '\.txt'"),
