@@ -112,7 +112,8 @@ class Fetch(acadl.Template):
 
 
 def issue(fetch: Fetch, depth: int, **units: Sequence[acadl.FunctionalUnit]) -> None:
-    """Before the units of each kind so many instructions wait, for whichever of them is free."""
+    """A queue of ``depth`` instructions before the ``units`` of each kind, by its name: each instruction goes to
+    whichever of them is free."""
     for name, mine in units.items():
         if mine:
             waiting = acadl.PipelineStage(f"{name}.queue", latency=1, depth=depth)
@@ -124,7 +125,9 @@ def issue(fetch: Fetch, depth: int, **units: Sequence[acadl.FunctionalUnit]) -> 
 
 
 class QueuedUnit(acadl.Template):
-    """A queue of ``depth`` instructions, and a stage with one access unit."""
+    """A queue of ``depth`` instructions, and a stage with one access unit, ``unit``, which processes ``mnemonics``; the
+    rest is as of :class:`~archloom.acadl_models.acadl.MemoryAccessUnit`. A unit that reaches registers alone is a
+    ``FunctionalUnit``, behind :func:`issue`."""
 
     def __init__(
         self, name: str, fetch: Fetch, mnemonics: set[str], *, depth: int, latency: UnitLatency,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Protocol
 
 from archloom.acadl_models.acadl import ArchitectureGraph
@@ -28,7 +29,7 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.memory import Remembered
 from archloom.oracle.stream import Stream, emitted_for
 from archloom.oracle.taidl.isa import Isa
-from archloom.oracle.user_code import in_user_code
+from archloom.oracle.user_code import called, in_user_code
 
 Options = Mapping[str, Any]
 
@@ -181,7 +182,7 @@ class Configuration:
         figures = options.pop(ENERGY.name, None)
         options.pop(MAPPING.name, None)
         with in_user_code(lambda: f"target {self.accelerator.name!r}, its graph at {self._shown}"):
-            graph = self.accelerator.make_graph(options)
+            graph = called(self.accelerator.make_graph, options, gives=ArchitectureGraph)
         return graph if figures is None else replace(graph, overrides=read_overrides(str(figures)))
 
     @cached_property
@@ -237,7 +238,10 @@ class Configuration:
     def macs_per_cycle(self) -> int:
         """The peak, as the accelerator states it or as its graph and ISA have it."""
         stated = self.accelerator.macs_per_cycle
-        return peak(self.graph, self.isa) if stated is None else stated(self.graph)
+        if stated is None:
+            return peak(self.graph, self.isa)
+        with in_user_code(lambda: f"target {self.accelerator.name!r}, its macs_per_cycle"):
+            return int(called(stated, self.graph, gives=Integral))
 
     def peak_of(self, workload: "Workload") -> int:
         """The peak in products of a workload's operands."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeAlias
 
-from archloom.acadl_models.options import Fact, Flag, Size, Word, facts_of
+from archloom.acadl_models.options import Fact, Flag, Size, Word, check, facts_of
 from archloom.oracle.errors import TargetError, suggest
 
 OptionValue: TypeAlias = "int | float | str | bool | None"
@@ -101,7 +101,10 @@ class GraphOptions:
     def graph(self) -> Callable[[Mapping[str, Any]], Any]:
         @wraps(self.make)  # so that the graph's own module can be told
         def made(options: Mapping[str, Any]) -> Any:
-            return self.make(**self.arguments(options))
+            given = inspect.signature(self.make).bind(**self.arguments(options))
+            given.apply_defaults()
+            check(self.make, given.arguments)
+            return self.make(*given.args, **given.kwargs)
 
         return made
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from archloom.mapper.mapping import LEVELS, Mapping
 from archloom.oracle.errors import MappingError
+from archloom.oracle.user_code import Misused, called
 
 Columns: TypeAlias = MappingABC[str, np.ndarray]
 
@@ -38,8 +39,20 @@ class Table:
     family: tuple[str, ...] | None = None
     least: Callable[[Columns], np.ndarray] | None = None
 
+    def __post_init__(self) -> None:
+        lengths = {name: np.shape(column) for name, column in (*self.columns.items(), *self.needs.items())}
+        if len(set(lengths.values())) > 1 or any(len(shape) != 1 for shape in lengths.values()):
+            raise Misused(f"a table: expected columns and needs of one length, found {lengths}")
+
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
+
+    def estimated(self) -> np.ndarray:
+        """Cycles of each candidate."""
+        found: np.ndarray = called(self.estimate, self.columns, gives=np.ndarray)
+        if found.shape != (len(self),):
+            raise Misused(f"the estimate of a table: expected {len(self)} numbers, found {found.shape}", self.estimate)
+        return found
 
     def kept(self, mask: np.ndarray) -> "Table":
         return replace(self, columns=select(self.columns, mask), needs=select(self.needs, mask))
@@ -77,7 +90,8 @@ class Space:
 
     def mapping(self, i: int) -> Mapping:
         table, row = self._place(i)
-        return self.tables[table].mapping(self.tables[table].columns, row)
+        found: Mapping = called(self.tables[table].mapping, self.tables[table].columns, row, gives=Mapping)
+        return found
 
     def neighbours(self, i: int) -> Iterator[int]:
         """Candidates that are one step away from ``i``."""
@@ -113,7 +127,7 @@ class Space:
 
     def ranked(self) -> tuple[np.ndarray, Callable[[int], Mapping]]:
         """Estimated cycles of all candidates, and the mapping of candidate ``i``."""
-        parts = [t.estimate(t.columns) for t in self.tables]
+        parts = [t.estimated() for t in self.tables]
         return (np.concatenate(parts) if parts else np.zeros(0)), self.mapping
 
 
@@ -137,6 +151,9 @@ class SpaceBuilder:
         if not table.needs:
             self.tables.append(table)
             return
+        if missing := table.needs.keys() - self.room.keys():
+            raise Misused(f"room: expected what there is of {', '.join(sorted(missing))}, as needs have it, found "
+                          f"{', '.join(self.room) or 'none'}")
         over = np.max([need / max(self.room[memory], 1e-9) for memory, need in table.needs.items()], axis=0)
         nearest = int(np.argmin(over))
         self.least.append({memory: int(need[nearest]) for memory, need in table.needs.items()})

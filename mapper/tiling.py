@@ -21,6 +21,7 @@ from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import Columns, Space, SpaceBuilder, Table, product
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
+from archloom.oracle.user_code import Misused, called
 
 Demand: TypeAlias = Callable[[Columns], np.ndarray]
 """Units that tiles need, for columns ``m``, ``n`` and ``k`` of tile sizes in elements."""
@@ -89,6 +90,13 @@ class Tiling:
     least: Callable[[Columns], np.ndarray] | None = None
     help: str = ""
 
+    def __post_init__(self) -> None:
+        if set(self.sizes) != set("mnk") or not all(map(len, self.sizes.values())):
+            raise Misused(f"sizes: expected some of each of m, n and k, found {dict(self.sizes)}")
+        if missing := self.demand.keys() - self.room.keys():
+            raise Misused(f"room: expected what there is of {', '.join(sorted(missing))}, as demand has it, found "
+                          f"{', '.join(self.room) or 'none'}")
+
 
 def square_tiles(shape: Shape, hardware: Hardware, options: Mapping[str, Any]) -> Tiling:
     """Tiles of the option ``dim`` each way: nothing to choose."""
@@ -115,7 +123,8 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
         return TileMapping("gemm", flow, tile, tuple(tiling.orders[int(c["order"][i])]), buffers=held)
 
     builder = SpaceBuilder(workload.name, tiling.room, tiling.help)
-    needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
+    needs = {name: np.broadcast_to(called(demand, columns, gives=np.ndarray | int), columns["m"].shape)
+             for name, demand in tiling.demand.items()}
     steps = (*(d for d in "knm" if len(tiling.sizes[d]) > 1), *tiling.buffers)
     family = tuple(d for d in steps if d != "m")
     builder.add(Table(columns, needs, estimate, mapping, steps, family or None, tiling.least))

@@ -65,24 +65,24 @@ class Epilogue:
 class Workload:
     """One offloaded operator.
 
-    kinds and their tensors, in this order:
+    kinds and their tensors, in this order::
 
-    ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] or bias[b, 1, n] int32 (if the epilogue has one)
+        gemm   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] or bias[b, 1, n] int32 (if the epilogue has one)
                → C[b, m, n]; or all of them float32, or A and B float16 or bfloat16 and the others float32.
                In tiles (float16): A[b, m/t, k/t, t, t], B[b or 1, k/t, n/t, t, t]
                (or either of them transposed, such as B[b or 1, n/t, k/t, t, t]), bias[1, n/t, t]
                → C[b, m/t, n/t, t, t]; extents are rounded up, what is beyond them is zero
-    ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool);
+        conv2d X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool);
                of g groups: X[n, h, w, g·c], W[g, kh, kw, c, o], bias[g·o] → Y[n, oh, ow, g·o]; or of the types that
-               ``gemm`` has
-    ``add``    A[size], B[size] int8 → C[size]: y = relu?(sat(round((a + b) * scale)))
-    ``attention`` Q[b, q, h, d], K[b, k, h, d], V[b, k, h, e], bias[b, h, q, k] (if the epilogue has one), all float32 →
-               O[b, q, h, e] = softmax over k of scale * (Q · K + bias), times V; in tiles (float16) a matrix for each
-               head, Q[b·h, q/t, d/t, t, t] and so on, without a bias, but the mask may be ``causal``
-    ``sweep``  what the vector units of a mesh do with the numbers, rows or columns of a matrix in tiles: tensors as
-               ``sweep`` lists them
-    ``nest``   nests of loops over scalar operations, one after the other (``nests``): X0, X1, ... → Y
-    ``chain``  two products one after the other on a mesh: tensors as ``chain`` lists them
+               gemm has
+        add    A[size], B[size] int8 → C[size]: y = relu?(sat(round((a + b) * scale)))
+        attention Q[b, q, h, d], K[b, k, h, d], V[b, k, h, e], bias[b, h, q, k] (if the epilogue has one), all float32 →
+               O[b, q, h, e] = softmax over k of scale * (Q · K + bias), times V; in tiles (float16) a matrix
+               for each head, Q[b·h, q/t, d/t, t, t] and so on, without a bias, but the mask may be causal
+        sweep  what the vector units of a mesh do with the numbers, rows or columns of a matrix in tiles: tensors as
+               sweep lists them
+        nest   nests of loops over scalar operations, one after the other (nests): X0, X1, ... → Y
+        chain  two products one after the other on a mesh: tensors as chain lists them
 
     With a ``requantization``, ``gemm`` and ``conv2d`` have further inputs behind the bias: multiplier and shift, int32
     and shaped as the bias, and its table[256], where it has one, of the result's type.

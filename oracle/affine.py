@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, overload
 
+from archloom.oracle.errors import StreamError
 from archloom.oracle.memory import Remembered
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def _key(term: Term) -> tuple[int, str]:
 class Affine:
     """``constant + sum(coefficient * atom)``; an atom is a loop variable, a floor division or a modulo.
 
-    A compilation makes millions of them: what is asked of one again and again (hash, linearity) it remembers.
+    A compilation makes millions of them: what is asked of one again and again (hash, linearity) it remembers. Constants
+    equal integers; whether another one does is a StreamError, as it is written once for all values of its variables.
     """
 
     __slots__ = ("_hash", "_linear", "constant", "terms")
@@ -76,14 +78,19 @@ class Affine:
         if self is other:
             return True
         if other.__class__ is not Affine:
-            return NotImplemented
+            if not isinstance(other, int):
+                return NotImplemented
+            if self.terms:
+                raise StreamError(f"{self} == {other} cannot be decided where instructions are written, once for all "
+                                  "iterations: make a loop of its own of those that differ")
+            return self.constant == other
         return self.constant == other.constant and self.terms == other.terms  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
         try:
             return self._hash  # type: ignore[attr-defined,no-any-return]
         except AttributeError:
-            value = hash((self.constant, self.terms))
+            value = hash((self.constant, self.terms)) if self.terms else hash(self.constant)
             _set_hash(self, value)
             return value
 

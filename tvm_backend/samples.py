@@ -34,18 +34,25 @@ def named(arrays: Mapping[str, np.ndarray] | np.ndarray, inputs: Sequence[Tensor
     if not isinstance(arrays, Mapping):
         if len(names) != 1:
             raise InputError(f"{origin}: one array for {len(names)} inputs; name them: {', '.join(names)}")
-        arrays = {names[0]: np.asarray(arrays)}
+        arrays = {names[0]: arrays}
     for name in arrays:
         if name not in names:
             raise InputError(f"{origin}: no input is named {name!r}{suggest(name, names)}")
     if missing := [name for name in names if name not in arrays]:
         raise InputError(f"{origin}: inputs {', '.join(missing)} are missing (found: {', '.join(arrays) or 'none'})")
-    return {name: np.asarray(arrays[name]) for name in names}
+    return {name: as_array(arrays[name]) for name in names}
 
 
 def as_array(value: Any) -> np.ndarray:
     """An array, or a tensor of torch's on any device, as a NumPy array."""
-    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
+    if not hasattr(value, "detach"):
+        return np.asarray(value)
+    tensor = value.detach().cpu()
+    if str(tensor.dtype) == "torch.bfloat16":  # which torch gives NumPy no array of
+        import torch
+
+        return np.asarray(tensor.view(torch.int16).numpy()).view("bfloat16")
+    return np.asarray(tensor.numpy())
 
 
 def batches(arrays: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec], origin: str) -> list[Batch]:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from archloom.acadl_models.acadl import building
 from archloom.acadl_models.acadl.components import Component
 from archloom.acadl_models.acadl.latency import Expression, LatencyError, parse
+from archloom.oracle.errors import nearest
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def _usable(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
         return None
     except TypeError as error:
         where = building.path(str(args[0] if args else kwargs.get("name", "?")))
-        building.fault(f"{where}: {cls.__name__}: {error} (attributes: {', '.join(valid)})")
+        near = "".join(nearest(name, valid) for name in kwargs if name not in valid)
+        building.fault(f"{where}: {cls.__name__}: {error}{near} (attributes: {', '.join(valid)})")
     found = {**dict(zip(valid, args)), **{k: v for k, v in kwargs.items() if k in valid}}
     found.setdefault("name", "?")
     return found

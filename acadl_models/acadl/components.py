@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from archloom.oracle.taidl.types import element_type
+
 DEVICES = ("hp", "lop", "lstp")
 """Transistors as ITRS names them: of high performance, of low operating power, of low standby power."""
 
@@ -109,6 +111,11 @@ class Logic(Component):
     register_bits: int = 0
     held_bits: int = 0
 
+    def faults(self) -> list[str]:
+        """What is wrong with it, one message each."""
+        return [f"units must be named as 'multiply i8' or 'add i32', not {name!r}" for name in self.units
+                if not _is_arithmetic(str(name))]
+
 
 @dataclass(frozen=True)
 class Included(Component):
@@ -125,6 +132,16 @@ class Overrides:
     technology: Technology | None = None
     objects: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     operations: Mapping[str, float] = field(default_factory=dict)
+
+
+def _is_arithmetic(name: str) -> bool:
+    """Whether a unit is one of which there are areas: an addition or a multiplication of an element type."""
+    operation, _, dtype = name.partition(" ")
+    try:
+        element_type(dtype)
+    except ValueError:
+        return False
+    return operation in ("add", "multiply")
 
 
 def _between(value: object, low: float, high: float) -> bool:

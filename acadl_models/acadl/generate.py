@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -165,7 +166,11 @@ def _integers(what: str, table: object) -> dict[str, int]:
 
 
 class _TemplateType(type):
-    """Makes the objects of a template in the scope of its name."""
+    """Makes the objects of a template in the scope of its name. ``help`` shows what a template's ``__init__`` takes."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        return inspect.Signature(list(inspect.signature(cls.__init__).parameters.values())[1:])  # type: ignore[misc]
 
     def __call__(cls, name: str, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(name, str) or not name.strip():

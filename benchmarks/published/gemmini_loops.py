@@ -143,7 +143,7 @@ class Matmul:
             Block(a + (x * d + z * wide) * DIM, xr.size, zr.size))]))
         nodes += each("z", pieces(k, DIM), lambda z, zr: each("y", pieces(n, DIM), lambda y, yr: each(
             "x", pieces(m, DIM, peel_first=True), lambda x, xr: product(
-                b + (z * j + y) * DIM if xr.first == 0 else NONE, a + (x * d + z) * DIM, c_at(x, y),
+                b + (z * j + y) * DIM if xr.first == 0 else None, a + (x * d + z) * DIM, c_at(x, y),
                 (xr.size, yr.size, zr.size)))))
         if last:
             nodes += each("x", pieces(m, DIM), lambda x, xr: each("y", pieces(n, REQUEST), lambda y, yr: [isa.mvout(
@@ -151,11 +151,11 @@ class Matmul:
         return nodes
 
 
-def product(weights: Affine | int, a: Affine, c: Affine, sizes: tuple[int, int, int]) -> list[Node]:
-    """A pair: ``weights`` (or those in the array, NONE) with rows of A, onto sums; sizes are m, n, k."""
+def product(weights: Affine | None, a: Affine, c: Affine, sizes: tuple[int, int, int]) -> list[Node]:
+    """A pair: ``weights`` (or those in the array, None) with rows of A, onto sums; sizes are m, n, k."""
     m, n, k = sizes
-    return [isa.preload(Block(weights, k, n), Block(c + ACCUMULATE, m, n)),
-            isa.compute(Block(a, m, k), Block(NONE, m, n), preloaded=weights != NONE)]
+    return [isa.preload(Block(NONE if weights is None else weights, k, n), Block(c + ACCUMULATE, m, n)),
+            isa.compute(Block(a, m, k), Block(NONE, m, n), preloaded=weights is not None)]
 
 
 # convolutions
@@ -391,7 +391,7 @@ class Pixels:
 
             def pass_by(b: Affine, y: Affine, q: Affine, size: int, fresh: bool) -> Nodes:
                 pixel = (b * self.row.span + y * s.stride + r) * self.col.span + q * (DIM * s.stride) + t
-                return product(weights if fresh or not self.conv.stay else NONE, k * self.plane + pixel + x,
+                return product(weights if fresh or not self.conv.stay else None, k * self.plane + pixel + x,
                                j * self.area + (b * self.row.sums + y) * cols + q * DIM + sums, (size, jr, kr))
 
             return each("b", pieces(self.images, 1, peel_first=True), lambda b, br: each(

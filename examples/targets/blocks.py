@@ -263,10 +263,10 @@ def tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any])
 
 def one_line_fits(op: QuantizedOp, options: Mapping[str, Any]) -> str | None:
     """A convolution has one group or one channel in each, and a line of its results fits the buffers."""
-    (_, channels, *_), (outs, deep, *_) = op.operands[0].shape, op.operands[1].shape
-    if op.attrs["groups"] > 1 and (deep > 1 or outs > channels):
-        return f"its {op.attrs['groups']} groups have {deep} channels"
-    needs = Layer(Convolution.of_match(op), options["dim"]).demand(1)
+    g = Convolution.of_match(op)
+    if g.groups > 1 and not g.depthwise:
+        return f"its {g.groups} groups have {g.size[2] // g.groups} channels and {g.out[2] // g.groups} results"
+    needs = Layer(g, options["dim"]).demand(1)
     return next((f"a line needs {rows} {name}, of {options[name]}" for name, rows in needs.items()
                  if rows > options[name]), None)
 

@@ -67,12 +67,12 @@ def peak(graph: ArchitectureGraph, isa: Isa) -> int:
         mine = sorted(unit.to_process & products)
         # units with equal latencies are equally fast
         key = unit.extent, *((name, (unit.interval_of(name) or unit.latency_of(name)).text) for name in mine)
-        if mine and key not in rates:
+        if (mine or unit.extent) and key not in rates:
             rates[key] = _fastest(graph, isa, unit, mine)
         total += rates.get(key, 0)
     if not total:
         raise TargetError(f"graph {graph.name!r}: no instruction of a unit is a dot_general, so that the peak is not "
-                          "known: state macs_per_cycle")
+                          "known: state the extent of the unit that multiplies, or macs_per_cycle")
     return max(1, int(total))
 
 

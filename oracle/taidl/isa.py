@@ -105,13 +105,13 @@ class Isa:
         return {key: r.initial for r in self.registers for key in r.keys}
 
     def buffer(self, name: str, hbm_bytes: int = 0) -> Buffer:
-        """The buffer of that name; HBM has the size given."""
+        """The buffer of that name; HBM has the size given. StreamError with the nearest name if there is none."""
         if name == HBM:
             return Buffer(HBM, (hbm_bytes,), "i8")
         for buffer in self.buffers:
             if buffer.name == name:
                 return buffer
-        raise KeyError(name)
+        raise StreamError(f"ISA {self.name} has no buffer {name!r}{suggest(name, [b.name for b in self.buffers])}")
 
     def instruction(self, mnemonic: str) -> Instruction:
         """The instruction of that name; StreamError with the nearest name if there is none."""

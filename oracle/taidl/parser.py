@@ -32,6 +32,7 @@ _HEAD = re.compile(r"\(\s*((?:[A-Za-z_]\w*\s*(?:,\s*[A-Za-z_]\w*\s*)*)?)\)(?!(?:
 _DTYPE = re.compile(PATTERN)
 _OPEN_DTYPE = re.compile(rf"{OPEN}(?=\{{)")
 # HxWxC is three dims: a name in capitals ends before an "x"
+_OPERATOR = re.compile(r"[-+*/%]|<<|>>")
 _DIM_NAME = re.compile(r"[A-Z][A-Z0-9_]*(?=x)|[A-Za-z_]\w*")
 _DIM_NUMBER = re.compile(r"([0-9]+)([KM])?")
 _BY = re.compile("x")
@@ -323,10 +324,14 @@ class _Parser(ExpressionParser):
             if s.accept(opening):
                 return self.inside(self.expr, closing)
         number = s.matches(_DIM_NUMBER)
-        if number is not None:
-            return ast.Number(s.whole(_DIM_NUMBER), position=position)
-        name = s.take(_DIM_NAME)
-        return ast.Name(name, position=position) if name is not None else s.expected(what)
+        name = None if number is not None else s.take(_DIM_NAME)
+        if number is None and name is None:
+            s.expected(what)
+        found = ast.Name(name, position=position) if name is not None else ast.Number(
+            s.whole(_DIM_NUMBER), position=position)
+        if s.matches(_OPERATOR) is not None:
+            s.expected("the end of a dimension (an expression stands in braces, such as {2 * dim})")
+        return found
 
     def slice(self) -> ast.Slice:
         s, position = self.s, self.s.position()

@@ -90,6 +90,8 @@ class _Slices:
         axes: list[ast.Axis] = []
         backwards: list[int] = []
         extents = self.extents.get(piece.buffer, ())
+        if kind is not None and len(kind.dims) != _rank(piece, extents):
+            kind = replace(kind, dims=())  # which is refused: as it is written, an index is one place
         at = 0
         for i, axis in enumerate(piece.axes):
             extent = extents[i] if i < len(extents) else None
@@ -101,7 +103,7 @@ class _Slices:
             else:
                 axes.append(self.start(axis, extent, declared) if isinstance(axis, ast.At) else axis)
             at += len(axis.entries) if isinstance(axis, ast.Walk) else 1
-        if backwards and kind is None:
+        if backwards and (kind is None or not kind.dims):
             # without the type there is nothing to reverse: the check names the step
             return piece, []
         return replace(piece, axes=tuple(axes)), backwards
@@ -149,3 +151,9 @@ def _difference(a: ast.Expr | None, b: ast.Expr) -> ast.Expr:
 def _reverse(dst: str, kind: ast.Type, src: str, axes: list[int], s: ast.Node) -> ast.Op:
     group = ast.Group(tuple(ast.Number(a) for a in axes), position=s.position)
     return ast.Op(dst, kind, "reverse", (ast.Tensor(src, position=s.position),), (("dim", group),), position=s.position)
+
+
+def _rank(piece: ast.Slice, extents: tuple[ast.Expr, ...]) -> int:
+    """How many axes a slice of a buffer has."""
+    named = sum(len(axis.entries) if isinstance(axis, ast.Walk) else 1 for axis in piece.axes)
+    return named + max(0, len(extents) - len(piece.axes))

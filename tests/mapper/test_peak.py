@@ -102,5 +102,23 @@ def test_extents_are_the_least_of_assertions_and_buffers(extents: tuple[int, int
 
 def test_a_machine_without_products_has_to_state_it() -> None:
     made = registry.get("oma").accelerator.configure({})
-    with pytest.raises(TargetError, match="graph 'oma': no instruction .* is a dot_general.*state macs_per_cycle"):
+    with pytest.raises(TargetError, match="graph 'oma': no instruction .* is a dot_general.*state .*macs_per_cycle"):
         peak(made.graph, made.isa)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=3), st.integers(1, 3))
+def test_an_extent_says_it_of_units_without_products(extent: list[int], units: int) -> None:
+    """Vector lanes multiply and add, and no instruction of theirs is a product of matrices."""
+    isa = taidl.instantiate(taidl.parse("isa lanes; [v] (4) (8 x f32); [mul](a) { %A:1x8xf32 <- $v[a]; "
+                                        "%B:1x8xf32 = multiply(%A, %A); %B -> $v[a]; }"), {})
+
+    @acadl.generate
+    def lanes() -> None:
+        v = row_memory(*held(isa.buffer("v")), requests=1, ports=units)
+        fetch = Fetch("fetch", entries=2, width=1)
+        for i in range(units):
+            connect(QueuedUnit(f"unit{i}", fetch, {"mul"}, depth=2, latency=4, interval=1, in_flight=4,
+                               extent=tuple(extent)).unit, [v], [v])
+        acadl.architecture("lanes", buffers={"v": v})
+
+    assert peak(acadl.create_ag(lanes()), isa) == units * math.prod(extent)

@@ -25,6 +25,7 @@ from archloom.tvm_backend import cli
 from archloom.tvm_backend.check.network import check
 from archloom.tvm_backend.frontends.torch.export import to_onnx
 from archloom.tvm_backend.quantization.calibration import Wanted, batches, example_of
+from archloom.tvm_backend.samples import as_array
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.torch_backend import compile_graph
 from tests.support.examples import examples
@@ -118,6 +119,13 @@ def test_samples_that_do_not_fit_are_named() -> None:
                            ([(np.ones((2, 2)), np.ones((1, 2)))], "different numbers of batches")):
         with pytest.raises(InputError, match=message):
             list(batches(wrong, two))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int8])
+def test_tensors_of_all_types_are_samples(dtype: torch.dtype) -> None:
+    values = torch.arange(6).reshape(3, 2).to(dtype)[:, 1]  # a column, which is not contiguous
+    found = as_array(values)
+    assert str(found.dtype) == str(dtype).removeprefix("torch.") and found.astype(int).tolist() == [1, 3, 5]
 
 
 def test_a_loader_exports_a_module_on_one_sample() -> None:

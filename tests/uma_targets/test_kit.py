@@ -20,6 +20,7 @@ from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.uma_targets.gamma import Gamma
 from archloom.uma_targets.kit import Tiling, divided, rules, tile_loads
+from archloom.uma_targets.kit.convolution import Convolution
 from archloom.uma_targets.kit.gemm import gemm_of, sizes_of
 from archloom.uma_targets.oma import Oma
 from benchmarks.mapper.exhaustive import exhaustive
@@ -35,6 +36,20 @@ def test_what_is_a_product() -> None:
     for changed in ({"stride": (2, 2)}, {"padding": (1, 0, 0, 0)}):
         with pytest.raises(MappingError, match="expected a matrix product or a 1x1 convolution, found conv2d"):
             sizes_of(conv2d(1, 3, 4, 5, 6, 1, 1, epilogue=PLAIN, **changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("groups", "c", "o"), [(1, 1, 1), (1, 4, 4), (4, 1, 1), (4, 2, 2), (4, 1, 2), (4, 2, 1)])
+def test_depthwise_is_a_kernel_for_each_channel(groups: int, c: int, o: int) -> None:
+    """Of a workload and of the match that it is made of: not all groups are single channels."""
+    work = conv2d(1, 5, 6, c, o, 3, 2, padding=(1, 1, 1, 1), groups=groups, epilogue=PLAIN)
+    tensors = [QTensor(shape, "int8", np.ones(()), np.zeros(())) for shape in (
+        (1, groups * c, 5, 6), (groups * o, c, 3, 2))]
+    match = QuantizedOp("nn.conv2d", "a", (1, groups * o, 5, 7), {
+        "strides": (1, 1), "dilation": (1, 1), "padding": (1, 1, 1, 1), "groups": groups}, tuple(tensors), None, ())
+    found = Convolution.of(work)
+    assert found == Convolution.of_match(match) and found.groups == groups
+    assert found.depthwise == (groups > 1 and c == o == 1)
+    assert work.inputs[1].shape == ((groups,) * (groups > 1) + (3, 2, c, o))
 
 
 def test_addresses_of_elements() -> None:

@@ -10,7 +10,13 @@ import numpy as np
 import onnx
 
 from archloom.tvm_backend.check.tensors import INTEGRAL, Expected, expected_layers
-from archloom.tvm_backend.check.workload_reference import result_of_sums, rounding_steps, steps_of_nest, sums_of
+from archloom.tvm_backend.check.workload_reference import (
+    in_floats,
+    result_of_sums,
+    rounding_steps,
+    steps_of_nest,
+    sums_of,
+)
 from archloom.tvm_backend.compiled import Step, Value
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.executors import InterpreterExecutor
@@ -33,7 +39,8 @@ class LayerCheck:
     quantization steps (None without such a reference), ``snr_db`` the power of the float network's tensor over that of
     the difference to it, in decibels (None where the float network has no such tensor). ``rounding_steps``: by how many
     steps at most a machine's own rounding of the sums differs from that by float32 factors, which is onnxruntime's
-    (None where it has that).
+    (None where it has that). ``misplaced``: which elements are not the operator's (of floats: not within what rounding
+    explains), and the first of them; None where all are, or nothing says what they are.
     """
 
     name: str
@@ -46,6 +53,7 @@ class LayerCheck:
     most_steps: float | None
     snr_db: float | None
     rounding_steps: float | None = None
+    misplaced: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,21 +80,40 @@ def check_layers(
             progress(f"interpreting {run.step.name}", i, len(runs))
         interpreted = interpreter.run(run.step, run.arguments, progress)
         error, same = _difference(run.output, interpreted)
-        integers, exact, steps = _integers(run)
+        integers, exact, steps, misplaced = _as_operator(run)
         yield LayerCheck(
             run.step.name, run.step.op, error, integers, same, same and exact,
-            *_against(run, values[run.step], expected.get(run.step.name)), steps)
+            *_against(run, values[run.step], expected.get(run.step.name)), steps, misplaced)
 
 
-def _integers(run: LayerRun) -> tuple[float | None, bool, float | None]:
-    """Largest difference to the operator in integers, whether there is none, and ``rounding_steps``."""
+def _as_operator(run: LayerRun) -> tuple[float | None, bool, float | None, str | None]:
+    """Largest difference to the operator in integers, whether there is none, ``rounding_steps`` and ``misplaced``."""
     work, tensors = run.step.workload, {**run.arguments, **run.step.constants}
     if work.kind == "nest":
-        return None, True, steps_of_nest(work, tensors, run.output)
+        return None, True, steps_of_nest(work, tensors, run.output), None
     if work.inputs[0].dtype != "int8":
-        return None, True, None
+        found = in_floats(work, tensors)
+        return None, True, None, None if found is None else _misplaced(run, *found)
     sums = sums_of(work, tensors)
-    return *_difference(run.output, result_of_sums(sums, work, tensors)), rounding_steps(sums, work.epilogue, tensors)
+    result = result_of_sums(sums, work, tensors)
+    return (*_difference(run.output, result), rounding_steps(sums, work.epilogue, tensors), _misplaced(run, result, 0))
+
+
+def _misplaced(run: LayerRun, expected: np.ndarray, bound: float) -> str | None:
+    """Which elements of a layer's result differ by more than ``bound``: how many, between which places, and the first
+    one."""
+    wrong = distance(run.output, expected) > bound
+    if not wrong.any():
+        return None
+    names, places = run.step.workload.output.names, np.argwhere(wrong)
+    axes = [axis for axis, extent in enumerate(wrong.shape) if extent > 1]
+    first, last, at = places.min(0), places.max(0), tuple(places[0].tolist())
+    within = ", ".join(f"{names[axis]} {first[axis]}..{last[axis]}" for axis in axes)
+    place = " ".join(f"{names[axis]}={at[axis]}" for axis in axes)
+    numbers = f"expected {expected[at]:g}, found {run.output[at]:g}"
+    if not axes:
+        return numbers
+    return f"{len(places):,} of {wrong.size:,} elements, within {within}; the first is {place}: {numbers}"
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> tuple[float, bool]:

@@ -17,6 +17,7 @@ from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, distance
 from archloom.tvm_backend.check.reference import has_bfloat16, has_foreign, integer_session, run
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
+from archloom.tvm_backend.check.workload_reference import FLOAT_TOLERANCE
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executable import build
 from archloom.tvm_backend.executors import InterpreterExecutor
@@ -37,9 +38,6 @@ LEAST_COSINE = 0.999
 """For outputs of floating-point host operators, which have no quantization step to be compared within."""
 MOST_STEPS = 1.5
 """Quantization steps by which outputs may differ: whole steps, up to the rounding of float32."""
-FLOAT_TOLERANCE: Mapping[str, float] = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 8e-2}
-"""For outputs of targets that compute in floats, against the same network: part of the largest magnitude, since sums
-have another order, and operands and results of float16 are rounded to 11 bits, of bfloat16 to 8."""
 
 Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
 ReferenceName: TypeAlias = Literal[
@@ -363,7 +361,10 @@ def _layer_failures(layers: Iterable[LayerCheck]) -> Iterable[str]:
         if layer.max_abs_error or not layer.as_interpreted:
             yield f"layer {layer.name}: differs from the interpreter by up to {layer.max_abs_error:g}"
         elif not layer.bit_exact:
-            yield f"layer {layer.name}: differs from its operator in integers by up to {layer.integer_error:g}"
+            yield (f"layer {layer.name}: differs from its operator in integers by up to {layer.integer_error:g}: "
+                   f"{layer.misplaced}")
+        elif layer.misplaced is not None:
+            yield f"layer {layer.name}: differs from its operator by more than rounding explains: {layer.misplaced}"
         elif layer.rounding_steps is not None and layer.rounding_steps > 1:
             yield (f"layer {layer.name}: the machine's rounding is {layer.rounding_steps:g} steps from that of "
                    "float32; expected 1 at most")

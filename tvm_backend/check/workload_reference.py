@@ -1,4 +1,4 @@
-"""A plain NumPy evaluation of integer workloads: what every stream of a workload must compute."""
+"""A plain NumPy evaluation of workloads: what every stream of a workload must compute."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ EXACT_IN_FLOAT32 = 1 << 10
 """Sums of fewer products of bytes stay below 2**24."""
 
 
+FLOAT_TOLERANCE: Mapping[str, float] = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 8e-2}
+"""For what is computed in floats: part of the largest magnitude, since sums have another order, and operands and
+results of float16 are rounded to 11 bits, of bfloat16 to 8."""
+
+
 def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
     """The output of a workload of integers for its input tensors by name."""
     return result_of_sums(sums_of(workload, arguments), workload, arguments)
@@ -26,6 +31,25 @@ def sums_of(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarr
     if rounding is not None and any(rounding.operand_zeros):
         for tensor, zero in zip(workload.inputs, rounding.operand_zeros, strict=False):
             tensors[tensor.name] = tensors[tensor.name].astype(np.int16) - np.int16(zero)
+    return _sums(workload, tensors).astype(np.int32)
+
+
+def in_floats(workload: Workload, arguments: Mapping[str, np.ndarray]) -> tuple[np.ndarray, float] | None:
+    """The result of a product or a convolution of floats, in float64, and how far rounding may be off; None of another
+    workload, and of tensors in tiles."""
+    epilogue, dtypes = workload.epilogue, {workload.inputs[0].dtype, workload.output.dtype}
+    rows = workload.kind in ("gemm", "conv2d") and not (workload.tile or any(workload.image) or epilogue.activation)
+    if not rows or not dtypes <= FLOAT_TOLERANCE.keys():
+        return None
+    tensors = {name: array.astype(np.float64) for name, array in logical(workload, arguments).items()}
+    result = _sums(workload, tensors)
+    largest = float(_sums(workload, {name: np.abs(array) for name, array in tensors.items()}).max(initial=0))
+    bound = max(FLOAT_TOLERANCE[dtype] for dtype in dtypes) * largest
+    return (np.maximum(result, 0) if epilogue.relu else result), bound
+
+
+def _sums(workload: Workload, tensors: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The sums of a workload, bias and what else is added included."""
     if workload.kind == "gemm":
         sums = _product(tensors["A"], tensors["B"])
     elif workload.kind == "conv2d":
@@ -35,9 +59,9 @@ def sums_of(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarr
                                for x, w in zip(images, kernels, strict=True)], axis=-1)
     else:
         sums = tensors["A"].astype(np.int64) + tensors["B"]
-    if workload.epilogue.bias:
-        sums = sums + tensors["bias"]
-    return sums.astype(np.int32)
+    for name, there in (("bias", workload.epilogue.bias), ("residual", workload.epilogue.residual)):
+        sums = sums + tensors[name] if there else sums
+    return sums
 
 
 def logical(workload: Workload, arguments: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -93,7 +117,10 @@ def convolution(
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A product of matrices of bytes, or of 9 bits, as int64, by BLAS in a type that holds all of its sums exactly."""
+    """A product of matrices of bytes, or of 9 bits, as int64, by BLAS in a type that holds all of its sums exactly; one
+    of float64."""
+    if a.dtype == np.float64:
+        return np.matmul(a, b)
     dtype = np.float32 if a.dtype == np.int8 and a.shape[-1] < EXACT_IN_FLOAT32 else np.float64
     return np.matmul(a.astype(dtype), b.astype(dtype)).astype(np.int64)
 

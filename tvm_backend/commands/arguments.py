@@ -157,12 +157,12 @@ def symbols(texts: Sequence[str]) -> "dict[str, int | list[int]]":
 
 
 def source(args: argparse.Namespace) -> "Source":
-    """What MODEL is; an operator and a network of the catalogue take neither shapes nor calibration."""
+    """What MODEL is; an operator takes neither shapes nor calibration, and a network of the catalogue no shapes."""
     from archloom.tvm_backend.sources.source import Source
 
     found = Source.of(args.model)
     if found.kind == "name":
-        named_networks.refuse_options(args.model, **{"--input-shape": args.input_shape, "--calibrate": args.calibrate})
+        named_networks.refuse_options(args.model, **{"--input-shape": args.input_shape})
     if found.kind in ("operator", "layers") and (args.input_shape or args.calibrate):
         raise InputError(f"{args.model}: --input-shape and --calibrate are for ONNX files, not for operators")
     return Source.of(args.model, input_shapes=shapes(args.input_shape) or None)
@@ -180,7 +180,7 @@ def load_model(args: argparse.Namespace) -> "Model":
     from archloom.tvm_backend.quantization.quantize import quantize
 
     path = Path(args.model)
-    floats = found.quantizable() if found.kind == "program" else with_static_inputs(
+    floats = found.quantizable() if found.kind in ("program", "name") else with_static_inputs(
         read_onnx(path), str(path), shapes(args.input_shape))
     refuse_faults(floats, str(path))
     proto = quantize(floats, _batches(_inputs(floats, str(path)), args.calibrate), how)

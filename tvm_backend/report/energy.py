@@ -166,8 +166,10 @@ def layer_rows(report: "Report") -> list[list[str]]:
 
 
 def tables(report: "Report") -> str:
-    """Joules and areas by object, and joules by layer."""
+    """Joules and areas by object, and joules by layer, or that nothing is known of them."""
     rows, layers = object_rows(report), layer_rows(report)
+    if not rows and not layers:
+        return "no energy and no area: the target's graph states neither a technology nor figures (docs/energy.md)"
     return "\n\n".join(filter(None, [render(OBJECTS, rows) if rows else "", render(LAYERS, layers) if layers else ""]))
 
 

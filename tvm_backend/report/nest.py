@@ -116,7 +116,7 @@ class _Reader:
 
     def placed(self, sets: Mapping[str, Sequence[Runs]]) -> dict[str, Runs]:
         """What is touched of each buffer; of HBM, of each tensor there."""
-        found = {name: union(runs) for name, runs in sets.items()}
+        found = {self.shown(name): union(runs) for name, runs in sets.items()}
         memory = found.pop(HBM, None)
         if memory is None:
             return found
@@ -129,6 +129,10 @@ class _Reader:
     def tensors(self) -> tuple[HbmTensor, ...]:
         return (*self.stream.arguments, *self.stream.results)
 
+    def shown(self, buffer: str) -> str:
+        """A buffer's name, as TAIDL writes it (``$bias``) where a tensor has the same."""
+        return f"${buffer}" if buffer in {t.name for t in self.tensors} else buffer
+
     def bytes(self, found: Mapping[str, Runs]) -> dict[str, int]:
-        names = {b.name: element_bits(b.dtype) for b in self.stream.buffers}
+        names = {self.shown(b.name): element_bits(b.dtype) for b in self.stream.buffers}
         return {name: runs.count * names.get(name, 8) // 8 for name, runs in found.items()}

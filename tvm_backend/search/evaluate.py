@@ -54,10 +54,17 @@ class Context:
 
 @dataclass(frozen=True)
 class Question:
-    """A candidate, and those of the user's figures that were found before, by their keys."""
+    """A candidate, those of the user's figures that were found before, by their keys, and its target as whoever
+    answers finds it: by default by name."""
 
     candidate: Candidate
     known: Mapping[str, float] = field(default_factory=dict)
+    target: str | None = None
+
+    @property
+    def asked(self) -> str:
+        """The target, spelled."""
+        return self.target or spelled(self.candidate.target)
 
 
 @dataclass(frozen=True)
@@ -118,12 +125,12 @@ def _unpacked(find: Callable[[Context, Question], Answer], context: bytes, quest
 def bounds_of(context: Context, question: Question) -> Answer:
     """Figures where each layer costs what no mapping is below: nothing is simulated, and nothing of the user's called
     but what makes networks."""
-    return _answered(lambda: (measured(_mix(context, question.candidate, bound=True)), {}))
+    return _answered(lambda: (measured(_mix(context, question, bound=True)), {}))
 
 
 def known_bounds_of(context: Context, question: Question) -> Answer:
     """As :func:`bounds_of`, where layers cost what is known of them by now, if that says what they cost."""
-    return _answered(lambda: (measured(_mix(context, question.candidate, bound=True, known=True)), {}))
+    return _answered(lambda: (measured(_mix(context, question, bound=True, known=True)), {}))
 
 
 def figures_of(context: Context, question: Question) -> Answer:
@@ -167,7 +174,7 @@ def _answered(find: Callable[[], tuple[dict[str, float | None], dict[str, float]
 def _figures(context: Context, question: Question) -> tuple[dict[str, float | None], dict[str, float]]:
     candidate = question.candidate
     with noted() if context.notes else nullcontext():
-        mix = _mix(context, candidate)
+        mix = _mix(context, question)
     found = measured(mix)
     for name, function in context.functions.items():
         found[name] = _objective(name, function, mix)
@@ -175,7 +182,7 @@ def _figures(context: Context, question: Question) -> tuple[dict[str, float | No
     for name, value in candidate.figures.items():
         found[name] = _number(name, value, candidate.figure_keys.get(name), question.known, own)
     if ACCURACY in context.names and ACCURACY not in found and context.has_labels:
-        found[ACCURACY] = _accuracy(context, candidate)
+        found[ACCURACY] = _accuracy(context, question)
     return found, own
 
 
@@ -198,8 +205,9 @@ def _number(name: str, value: Any, key: str | None, known: Mapping[str, float], 
     return found
 
 
-def _mix(context: Context, candidate: Candidate, *, bound: bool = False, known: bool = False) -> Mix:
-    request = Request(spelled(candidate.target), candidate.resolved, details=PEAK_BYTES in context.names, on_disk=False,
+def _mix(context: Context, question: Question, *, bound: bool = False, known: bool = False) -> Mix:
+    candidate = question.candidate
+    request = Request(question.asked, candidate.resolved, details=PEAK_BYTES in context.names, on_disk=False,
                       bound=bound, known=known)
     sources = _sources(candidate)
     reports = [report_of(s, replace(request, as_int8=as_if_int8(candidate.as_int8, s))) for s in sources]
@@ -227,11 +235,11 @@ def _built(builder: Callable[[], Any]) -> Any:
         return builder()
 
 
-def _accuracy(context: Context, candidate: Candidate) -> float:
+def _accuracy(context: Context, question: Question) -> float:
     """Of each network on the accelerator, as often as it counts."""
     from archloom.tvm_backend.check.network import check
 
-    target, total = spelled(candidate.target), 0.0
+    candidate, target, total = question.candidate, question.asked, 0.0
     for source, weight in zip(_sources(candidate), candidate.counts):
         result = check(source.load_for(target), target, candidate.resolved, inputs=context.inputs,
                        labels=context.labels)

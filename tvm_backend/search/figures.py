@@ -55,7 +55,8 @@ def _utilization(mix: Mix) -> float | None:
 
 PEAK_BYTES = "peak_bytes"
 
-_NO_ENERGY = "figures of the target's graph are missing, which archloom estimate names"
+_STATED = "of the target's graph are missing: state a technology and components; archloom estimate --energy names them"
+_NO_ENERGY = f"figures {_STATED}"
 
 _FIGURES = (
     Figure("seconds", "latency of accelerator and host", lambda m: _sum(m, lambda r: r.seconds), "less", "least", "s"),
@@ -69,7 +70,7 @@ _FIGURES = (
            _NO_ENERGY),
     Figure("edp", "joules times seconds", _edp, "less", "least", "J·s", _NO_ENERGY),
     Figure("area_mm2", "area of the accelerator", lambda m: m[0][0].area_mm2, "less", "exact", "mm²",
-           "areas of the target's graph are missing, which archloom estimate names"),
+           f"areas {_STATED}"),
     Figure(PEAK_BYTES, "activations in memory at a time, of the network that needs most", _peak_bytes, "less",
            "exact", "B", "live ranges of the network's tensors are not known"),
     Figure("utilization", "part of the peak multiply-accumulates", _utilization, "more", "most", "%",

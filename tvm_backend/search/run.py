@@ -31,6 +31,8 @@ from archloom.tvm_backend.search.store import Row, State, Store
 from archloom.tvm_backend.search.study import Study
 from archloom.tvm_backend.search.trials import Trial
 from archloom.tvm_backend.search.workers import Workers
+from archloom.tvm_backend.targets.choice import names_of
+from archloom.tvm_backend.targets.registry import located
 
 TRIES = 2
 """How often a candidate is begun whose process ends under it."""
@@ -200,7 +202,8 @@ class Run:
         """Ask for the bounds, for what is known, or for the figures, of a candidate."""
         measured = asked is self._measuring
         keys = tuple(entry.candidate.figure_keys.values()) if measured else ()
-        question = Question(entry.candidate, self.store.own_figures(keys))
+        question = Question(entry.candidate, self.store.own_figures(keys), None if self.workers.here else ",".join(
+            map(located, names_of(entry.candidate.target))))
         here, away = _FUNCTIONS["figures" if measured else "bounds" if asked is self._bounding else "known"]
         with self.spent.at("measuring" if measured else "bounds"):
             if self.workers.here:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from archloom.mapper.options import Option
 from archloom.oracle.errors import ArchloomError, TargetError, suggest
 from archloom.oracle.pages import Heading, Table, fragment
-from archloom.oracle.user_code import place_of, told
+from archloom.oracle.user_code import Misused, place_of, told
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.targets.backend import UMABackend
@@ -182,6 +182,26 @@ def target_in(given: str) -> str:
     return name or registered[0]
 
 
+def located(name: str) -> str:
+    """A target as any process finds it: its name or, for one that is a user's own, ``FILE.py:NAME``. TargetError where
+    it is registered by the script that runs, or by hand: no file has it alone."""
+    backend = get(name)
+    if name in BUILT_IN or name in _offered():
+        return name
+    file = next((path for path, ran in _ran.items() if name in ran.targets), None) or _file_of(backend)
+    if file is None:
+        raise TargetError(f"target {name!r}: other processes find a target by its file, and {_origin(backend)} is part "
+                          "of what runs here: put it into a file of its own and import that, or use one worker")
+    return f"{file}:{name}"
+
+
+def _file_of(backend: "UMABackend") -> Path | None:
+    """The file of a target's module, where that is not the script itself."""
+    module = type(backend).__module__
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return Path(file).resolve() if file and module != "__main__" else None
+
+
 def is_file(given: str) -> bool:
     """Whether a target is given as ``FILE.py`` or ``FILE.py:NAME``."""
     return given.rpartition(".py")[2][:1] in ("", ":") and ".py" in given
@@ -228,6 +248,8 @@ def _executed(path: Path, file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
+        if isinstance(error, Misused):
+            raise TargetError(f"{place_of(error) or file}: {error.message}") from error
         if isinstance(error, ArchloomError) or not isinstance(error, (Exception, SystemExit)):
             raise
         raise TargetError(f"{place_of(error) or file}: {told(error)}") from error  # the user's code may fail in any way

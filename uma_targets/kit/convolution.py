@@ -15,7 +15,8 @@ Pair = tuple[int, int]
 @dataclass(frozen=True)
 class Convolution:
     """Lines, pixels and channels of image and result, both NHWC; ``corner``: lines and pixels beyond the edge before
-    the image; ``depthwise``: each channel has weights of its own."""
+    the image. Kernels are ``[kh, kw, c, o]``, those of several ``groups`` ``[groups, kh, kw, c, o]`` of the channels of
+    one."""
 
     size: tuple[int, ...]
     out: tuple[int, ...]
@@ -23,27 +24,32 @@ class Convolution:
     stride: Pair = (1, 1)
     dilation: Pair = (1, 1)
     corner: Pair = (0, 0)
-    depthwise: bool = False
+    groups: int = 1
 
     @staticmethod
     def of(w: Workload) -> "Convolution":
         """That of a workload."""
         taps = w.extent("kh"), w.extent("kw")
         return Convolution(w.inputs[0].shape[1:], w.output.shape[1:], taps, w.stride, w.dilation, w.padding[:2],
-                           w.groups > 1)
+                           w.groups)
 
     @staticmethod
     def of_match(op: QuantizedOp) -> "Convolution":
         """That of a match, whose operands are NCHW and OIHW."""
-        (_, c, high, wide), (o, deep, kh, kw) = op.operands[0].shape, op.operands[1].shape
+        (_, c, high, wide), (o, _, kh, kw) = op.operands[0].shape, op.operands[1].shape
         return Convolution((high, wide, c), (*op.shape[2:], o), (kh, kw), tuple(op.attrs["strides"]),
-                           tuple(op.attrs["dilation"]), op.attrs["padding"][:2], deep < c)
+                           tuple(op.attrs["dilation"]), op.attrs["padding"][:2], op.attrs["groups"])
 
     @staticmethod
     def of_product(m: int, n: int, k: int, pixels: int) -> "Convolution":
         """That of a product whose rows are pixels, in lines of up to so many."""
         wide = math.gcd(m, pixels)
         return Convolution((m // wide, wide, k), (m // wide, wide, n), (1, 1))
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each channel has a kernel and a result of its own."""
+        return self.groups > 1 and self.groups == self.size[2] == self.out[2]
 
     @property
     def wide(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -15,6 +15,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
+from archloom.oracle.user_code import called
 from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.nest import Nodes, float_bits, repeat
 
@@ -155,7 +156,9 @@ class GemmEmitter:
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
         if workload.kind in self.kernels:
-            return self.kernels[workload.kind].stream(workload, mapping, self.isa_parameters)
+            write = self.kernels[workload.kind].stream
+            stream: Stream = called(write, workload, mapping, self.isa_parameters, gives=Stream)
+            return stream
         memory, sizes = Memory.of(workload), {**self.sizes, **dict(self.isa_parameters)}
         addresses = {t.name: t.address for t in memory.tensors}
         batch, m, n, k = sizes_of(workload)
@@ -166,8 +169,8 @@ class GemmEmitter:
                                f"{'multipliers and shifts' if self.requantizes else 'one factor'}")
         if out not in (*bytes_, *(("int32", "float32") if self.sums else ())):
             raise MappingError(f"{workload.name}: {self.isa} stores no result of {out}")
-        body = repeat("batch", batch, lambda b: self.write(
-            gemm_of(workload, addresses, memory.end, b), mapping, sizes))
+        body = repeat("batch", batch, lambda b: called(
+            self.write, gemm_of(workload, addresses, memory.end, b), mapping, sizes, gives=Iterable))
         more = 0 if self.workspace_bytes is None else self.workspace_bytes(m, n, k, mapping)
         return memory.stream(self.isa, self.isa_parameters, body, more)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeAlias
 
 import numpy as np
 
 from archloom.mapper.reuse import ceil_div as ceil_div
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import Loop, Node
+from archloom.oracle.stream import Instr, Loop, Node, Parallel
+from archloom.oracle.user_code import among, called
 
 Nodes: TypeAlias = list[Node]
 
@@ -49,17 +50,25 @@ def pieces(extent: int, tile: int, *, peel_first: bool = False, peel_last: bool 
 def repeat(var: str, count: int, body: Callable[[Affine], Iterable[Node]]) -> Nodes:
     """``for var in range(count)``; a single iteration needs no loop, none no body."""
     if count <= 1:
-        return list(body(Affine(0))) if count else []
-    inner = tuple(body(Affine.variable(var)))
+        return _nodes(body, Affine(0)) if count else []
+    inner = tuple(_nodes(body, Affine.variable(var)))
     return [Loop(var, 0, count, 1, inner)] if inner else []
+
+
+def _nodes(body: Callable[[Affine], Iterable[Node]], i: Affine) -> Nodes:
+    return among(body, called(body, i, gives=Iterable), Instr | Loop | Parallel)
 
 
 def each(var: str, runs: Iterable[Piece], body: Callable[[Affine, Piece], Iterable[Node]]) -> Nodes:
     """One loop for each run of pieces; ``body`` gets the number of the tile and its run."""
     nodes: Nodes = []
     for run in runs:
-        nodes += repeat(var, run.count, lambda i, run=run: body(i + run.first, run))  # type: ignore[misc]
+        nodes += repeat(var, run.count, partial(_of_run, body, run))
     return nodes
+
+
+def _of_run(body: Callable[[Affine, Piece], Iterable[Node]], run: Piece, i: Affine) -> Nodes:
+    return among(body, called(body, i + run.first, run, gives=Iterable), Instr | Loop | Parallel)
 
 
 def float_bits(value: float) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from archloom.mapper.nests import HALVES
 from archloom.mapper.options import OptionValue
+from archloom.oracle.user_code import called, in_user_code
 from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.match import QuantizedOp, Stage
 from archloom.tvm_backend.passes.quantized_products import quantized_products
@@ -290,7 +291,9 @@ class AllOf:
             if (seen := rule(op)) is not None:
                 return Verdict(False, seen, stated(rule))
         for sized in self.sized_rules:
-            if (seen := sized(op, options)) is not None:
+            with in_user_code(lambda: f"{op.name}, a rule"):
+                seen = called(sized, op, options, gives=str | None)  # type: ignore[arg-type]
+            if seen is not None:
                 return Verdict(False, seen, stated(sized))
         return Verdict(True, "all rules hold")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, get_args
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.accelerator import Accelerator, Configuration
@@ -16,9 +16,10 @@ from archloom.mapper.packing import Place
 from archloom.mapper.requantization import Requantizer
 from archloom.mapper.space import Space
 from archloom.mapper.tiling import Shape, Tiling, space_of, square_tiles
-from archloom.mapper.workload import Workload
+from archloom.mapper.workload import Kind, Workload
 from archloom.oracle import taidl
 from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.user_code import Misused, called
 from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.attention import attention_shape
 from archloom.tvm_backend.ir.expressions import IRModule
@@ -103,6 +104,17 @@ class GemmKit:
     patience: int = 1
     is_bounded: bool = False
 
+    def __post_init__(self) -> None:
+        kinds = get_args(Kind)
+        for holds, what in (
+            (self.numbers in ("int8", "float32"), f"numbers: expected int8 or float32, found {self.numbers!r}"),
+            (isinstance(self.windows, tuple), f"windows: expected a tuple of rules, found {self.windows!r}"),
+            (all(name in kinds and isinstance(kernel, Kernel) for name, kernel in self.kernels.items()),
+             f"kernels: expected a Kernel for each of some of {', '.join(kinds)}, found {dict(self.kernels)}"),
+        ):
+            if not holds:
+                raise Misused(f"kit {self.name!r}: {what}")
+
     @cached_property
     def isa_name(self) -> str:
         """Name of the ISA; a description of another package is made known under it."""
@@ -125,9 +137,10 @@ class GemmKit:
 
         def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
             if workload.kind in kernels:
-                return kernels[workload.kind].space(workload, hardware, options)
+                found: Space = called(kernels[workload.kind].space, workload, hardware, options, gives=Space)
+                return found
             shape, machine = Shape.of(workload), made.configure(options)
-            tiling = self.tiling(shape, hardware, {**machine.isa.scope, **options})
+            tiling = called(self.tiling, shape, hardware, {**machine.isa.scope, **options}, gives=Tiling)
             return space_of(workload, shape, tiling, hardware, machine.macs_per_cycle)
 
         def layouts(work: Workload, bound: Isa, options: Options) -> "Mapping[str, Place]":

@@ -26,6 +26,7 @@ from archloom.acadl_models.acadl import (
     InstructionFetchStage,
     InstructionMemoryAccessUnit,
     Link,
+    Logic,
     MemoryAccessUnit,
     PipelineStage,
     RegisterFile,
@@ -245,6 +246,9 @@ ATTRIBUTES: list[tuple[type[ACADLObject], dict[str, Any], str]] = [
     (SetAssociativeCache, {"line_requests": 1}, r"line_requests must be True or False, not 1"),
     (SetAssociativeCache, {"miss_registers": 0}, r"miss_registers must be an integer of at least 1, not 0"),
     (SRAM, {"address_ranges": [(0, 8)], "joules_per_access": "1pJ"}, r"joules_per_access must be a number"),
+    (FunctionalUnit, {"to_process": {"a"}, "component": Logic({"multiply i8": 4, "mul i8": 4})},
+     r"component: units must be named as 'multiply i8' or 'add i32', not 'mul i8'"),
+    (FunctionalUnit, {"to_process": {"a"}, "component": Logic({"add int8": 4})}, r"component: units .* not 'add int8'"),
 ]
 
 
@@ -260,6 +264,8 @@ def test_unknown_attribute_names_the_object_and_lists_the_valid_ones() -> None:
     message = r"it: SRAM: got an unexpected keyword argument 'size' \(attributes: name, .*data_width"
     with pytest.raises(GraphError, match=message):
         build(lambda m: SRAM("it", size=4))  # type: ignore[call-arg]
+    with pytest.raises(GraphError, match=r"'read_latencey'; did you mean 'read_latency'\? \(attributes: name,"):
+        build(lambda m: SRAM("it", read_latencey=4))  # type: ignore[call-arg]
     with pytest.raises(GraphError, match=r"\?: PipelineStage: missing a required argument: 'name'"):
         build(lambda m: PipelineStage())  # type: ignore[call-arg]
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine, Bounds, Div, Mod
+from archloom.oracle.errors import StreamError
 from tests.support.oracle.strategies import VARIABLES, affines, bounded_values
 
 I, J, K = map(Affine.variable, "ijk")
@@ -34,6 +35,17 @@ def test_equal_sums_have_one_form(a: Affine, b: Affine, c: Affine) -> None:
     assert hash((a + b) + c) == hash(a + (c + b))
     assert a + b - b == a
     assert 2 * a == a + a
+
+
+@given(affines(), st.integers(-9, 9))
+def test_numbers_are_compared_with_constants_alone(a: Affine, x: int) -> None:
+    """What is written once for all iterations cannot depend on one of them."""
+    assert (Affine(x) == x) and Affine(x) != x + 1 and hash(Affine(x)) == hash(x)
+    if a.is_constant:
+        assert (a == x) == (a.constant == x)
+    else:
+        with pytest.raises(StreamError, match=f"== {x} cannot be decided .* make a loop of its own"):
+            assert a == x
 
 
 @given(st.lists(st.integers(0, 8), min_size=4, max_size=4), st.integers(2, 9), st.integers(2, 9))

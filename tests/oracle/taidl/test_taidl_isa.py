@@ -36,8 +36,8 @@ def test_gemmini_with_its_defaults() -> None:
     assert registers["pre_addr"] == 0xFFFFFFFF and "ld_scale" not in registers
     with pytest.raises(StreamError, match=r"ISA gemmini has no instruction 'mvinn'; did you mean 'mvin'\?"):
         isa.instruction("mvinn")
-    with pytest.raises(KeyError):
-        isa.buffer("cache")
+    with pytest.raises(StreamError, match=r"ISA gemmini has no buffer 'spd'; did you mean 'spad'\?"):
+        isa.buffer("spd")
 
 
 @pytest.mark.parametrize("dim", [4, 5, 16, 17, 128, 256])

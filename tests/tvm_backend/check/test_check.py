@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import archloom
 from archloom.mapper import workload
@@ -21,9 +25,9 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.check import network
-from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, snr_db
+from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, _as_operator, check_layers, snr_db
 from archloom.tvm_backend.check.network import CheckResult, check
-from archloom.tvm_backend.check.workload_reference import steps_of_nest
+from archloom.tvm_backend.check.workload_reference import evaluate, steps_of_nest
 from archloom.tvm_backend.executors import XlaExecutor
 from archloom.tvm_backend.frontends.torch.export import to_onnx
 from archloom.tvm_backend.quantization.quantize import quantize
@@ -133,7 +137,38 @@ def test_a_stream_that_computes_another_function_is_found(monkeypatch: pytest.Mo
             right(self, step, arguments)))
     model = quantized(residual_cnn())
     result = check(archloom.load(model), "gemmini", OPTIONS, inputs=samples(model, 1)[0])
-    assert any("differs from its operator in integers" in failure for failure in result.failures)
+    assert any(re.search(r"differs from its operator in integers by up to .*elements, within .*oh 0\.\.", failure)
+               for failure in result.failures)
+
+
+@given(st.sampled_from(["int8", "float32"]), st.tuples(*[st.integers(1, 6)] * 4), st.booleans(), st.integers(0, 2**32))
+def test_elements_that_are_not_the_operators_are_told(
+    dtype: str, sizes: tuple[int, int, int, int], relu: bool, seed: int
+) -> None:
+    """Sums in any order are right; a box of other numbers is told by its corners."""
+    rng, (b, m, n, k) = np.random.default_rng(seed), sizes
+    out = dtype if dtype == "float32" else "int8"
+    work = workload.gemm(m, n, k, batch=b, dtype=dtype, epilogue=workload.Epilogue(
+        True, 1.0 if out == "float32" else 0.01, relu, out))
+    tensors = {t.name: rng.integers(-100, 100, t.shape).astype(t.dtype) for t in work.inputs}
+    if dtype == "float32":
+        sums = sum(tensors["A"][..., i, None] * tensors["B"][i] for i in reversed(range(k))) + tensors["bias"]
+        right = np.maximum(sums, 0) if relu else sums
+    else:
+        right = evaluate(work, tensors)
+    first = tuple(int(rng.integers(extent)) for extent in (b, m, n))
+    last = tuple(int(rng.integers(at, extent)) for at, extent in zip(first, (b, m, n)))
+    step: Any = SimpleNamespace(workload=work, constants={})
+    assert _as_operator(LayerRun(step, tensors, right))[3] is None
+    wrong = right.copy()
+    box = tuple(slice(i, j + 1) for i, j in zip(first, last))
+    wrong[box] = np.where(right[box] > 5, right[box] - 9, right[box] + 9) if dtype == "int8" else right[box] + 1e6
+    told = _as_operator(LayerRun(step, tensors, wrong))[3] or ""
+    assert told.endswith(f"expected {right[first]:g}, found {wrong[first]:g}")
+    if right.size > 1:
+        assert told.startswith(f"{wrong[box].size} of {right.size} elements")
+        assert all(f"{name} {i}..{j}" in told and f"{name}={i}" in told
+                   for name, extent, i, j in zip("bmn", (b, m, n), first, last) if extent > 1)
 
 
 def test_bytes_of_nests_are_held_against_their_definition() -> None:

@@ -214,6 +214,9 @@ def test_float_network_is_quantized_on_demand(tmp_path: Path, capsys: pytest.Cap
         data = _json(capsys, "estimate", str(tmp_path / "float.onnx"), *DIM, "--calibrate", calibration)
         assert data["offloaded_macs_share"] == 1.0
     assert _json(capsys, "estimate", str(tmp_path / "float.onnx"), *DIM)["offloaded_macs_share"] == 0.0
+    by_name = _json(capsys, "estimate", "digits_cnn", *DIM, "--calibrate", "random:2", "--per-channel")
+    assert by_name["model"] == "digits_cnn" and by_name["offloaded_macs_share"] == 1.0
+    assert any("int32" in layer["op"] for layer in by_name["layers"])  # a factor for each channel is the host's
     for wrong in ("random:0", "random:x"):
         assert cli.main(["estimate", str(tmp_path / "float.onnx"), "--calibrate", wrong]) == 2
         assert "expected random:N with N at least 1" in capsys.readouterr().err

@@ -19,29 +19,86 @@ from tests.support.tvm_backend.registered import forgotten_after
 GEMM = "gemm(m=4,n=4,k=4)"
 TARGET = '''
 from pathlib import Path
+import numpy as np
 from archloom.acadl_models.gemmini import gemmini
-from archloom.uma_targets.kit import GemmKit, Instr, KitTarget, Option
+from archloom.mapper.space import SpaceBuilder, Table
+from archloom.uma_targets.kit import GemmKit, Instr, KitTarget, Option, Tiling
+from archloom.uma_targets.kit.attention import Kernel
+from archloom.acadl_models.options import Clock, Size
+from archloom.mapper.options import GraphOptions
+from archloom.oracle import taidl
+from typing import Annotated
+def sized(*, dim: Annotated[int, Size(1, 64, "side", multiple=3)] = 8, clock_hz: Annotated[float, Clock("a")] = 1e9):
+    pass
 def graph(options):
     {graph}
 def emit(gemm, mapping, parameters):
     {emit}
+def tiling(shape, hardware, options):
+    {tiling}
+def made(workload, hardware, options):
+    {space}
+def listed(columns, needs, estimate, mapping=lambda c, i: c):
+    builder = SpaceBuilder("here", {{"rows": 4}})
+    builder.add(Table(columns, needs, estimate, mapping))
+    return builder.build()
 class Mine(KitTarget):
-    kit = GemmKit(name="mine_{name}", description="a test", isa="gemmini", graph=graph, emit=emit,
-                  options=(Option("dim", int, 8, "side", 2, 64),), numbers="{numbers}")
+    kit = GemmKit(name="mine_{name}", description="a test", isa="gemmini", graph=graph, emit=emit, tiling=tiling,
+                  options=(Option("dim", int, 8, "side", 2, 64),), {kit})
 Mine().register()
 '''
+PARTS = {"graph": "return gemmini(dim=options['dim'])", "emit": "return []", "space": "return None",
+         "tiling": "return Tiling({d: [16] for d in 'mnk'})", "kit": ""}
+SPACED = "kernels={'gemm': Kernel(emit, made)}"
+MISUSES = {
+    # what a function of a target's gives, or takes
+    "graph_none": ({"graph": "pass"}, "target 'mine_graph_none', its graph at dim=8: graph gives None, expected Arch"),
+    "emit_none": ({"emit": "pass"}, "gemm .*, the instructions of .*: emit gives None, expected Iterable"),
+    "emit_one": ({"emit": "yield None"}, "the instructions of .* gives None among others, expected Instr or Loop"),
+    "tiling_none": ({"tiling": "pass"}, "its mappings: tiling gives None, expected Tiling"),
+    "tiles": ({"tiling": "return Tiling({'m': [4], 'n': [4]})"}, "sizes: expected some of each of m, n and k"),
+    "room": ({"tiling": "return Tiling({d: [4] for d in 'mnk'}, demand={'x': len}, room={'y': 1})"},
+             "room: expected what there is of x, as demand has it, found y"),
+    "demand": ({"tiling": "return Tiling({d: [4] for d in 'mnk'}, demand={'x': 3}, room={'x': 1})"},
+               "its mappings: expected a function, found 3"),
+    "peak": ({"kit": "macs_per_cycle=16"}, "its macs_per_cycle: expected a function, found 16"),
+    "peak_none": ({"kit": "macs_per_cycle=lambda graph: None"}, "macs_per_cycle: the lambda gives None, expected Int"),
+    "peak_two": ({"kit": "macs_per_cycle=lambda a, b: 1"}, "expected a function of 1 argument, found the lambda"),
+    "space_none": ({"kit": SPACED}, "its mappings: made gives None, expected Space"),
+    "lengths": ({"kit": SPACED, "space": "return listed({'x': np.zeros(2)}, {'rows': np.zeros(1)}, len)"},
+                r"a table: expected columns and needs of one length, found .*'x': \(2,\), 'rows': \(1,\)"),
+    "needs": ({"kit": SPACED, "space": "return listed({'x': np.zeros(1)}, {'row': np.zeros(1)}, len)"},
+              "room: expected what there is of row, as needs have it, found rows"),
+    "estimate": ({"kit": SPACED, "space": "return listed({'x': np.ones(2)}, {}, lambda c: np.ones(1))"},
+                 r"the estimate of a table: expected 2 numbers, found \(1,\)"),
+    "mapping": ({"kit": SPACED, "space": "return listed({'x': np.ones(1)}, {}, lambda c: c['x'])"},
+                "the lambda gives a dict, expected Mapping"),
+    "buffer": ({"graph": "return taidl.load('gemmini').buffer('spud')"},
+               "its graph at dim=8: ISA gemmini has no buffer 'spud'; did you mean 'spad'"),
+    "multiple": ({"graph": "return GraphOptions(sized).graph({'clock_mhz': 1.0, **options})"},
+              "sized: dim must be a multiple of 3, not 8"),
+    # what a kit states
+    "int4": ({"kit": "numbers='int4'"}, "kit 'mine_int4': numbers: expected int8 or float32, found 'int4'"),
+    "kind": ({"kit": "kernels={'conv': Kernel(emit, made)}"}, "kernels: expected a Kernel for each of .*conv2d"),
+    "kernel": ({"kit": "kernels={'conv2d': emit}"}, "kernels: expected a Kernel for each of .*found .*function emit"),
+    "windows": ({"kit": "windows=emit"}, "windows: expected a tuple of rules, found <function emit"),
+}
+
+
+def target(name: str, **parts: str) -> str:
+    return TARGET.format(name=name, **PARTS | parts)
+
+
 FILES = {
-    "graph.py": TARGET.format(name="graph", graph="return options['size']", emit="return []", numbers="int8"),
-    "emit.py": TARGET.format(name="emit", graph="return gemmini(dim=options['dim'])", emit="return gemm.rows",
-                             numbers="int8"),
-    "instr.py": TARGET.format(name="instr", graph="return gemmini(dim=options['dim'])",
-                              emit="return [Instr.make('mvin', rows=1)]", numbers="int8"),
-    "size.py": TARGET.format(name="size", graph="return gemmini(dim=options['dim'])",
-                             emit="return mapping.size('kk')", numbers="int8"),
-    "rows.py": TARGET.format(name="rows", graph="return gemmini(dim=options['dim'])", emit="return [Instr.make('mvin', "
-                             "dram=1 << 40, local=0, cols=4, rows=4)]", numbers="int8"),
-    "int4.py": TARGET.format(name="int4", graph="return gemmini(dim=options['dim'])", emit="return []", numbers="int4"),
+    "graph.py": target("graph", graph="return options['size']"),
+    "emit.py": target("emit", emit="return gemm.rows"),
+    "instr.py": target("instr", emit="return [Instr.make('mvin', rows=1)]"),
+    "size.py": target("size", emit="return mapping.size('kk')"),
+    "rows.py": target("rows", emit="return [Instr.make('mvin', dram=1 << 40, local=0, cols=4, rows=4)]"),
+    **{f"{name}.py": target(name, **parts) for name, (parts, _) in MISUSES.items()},
     "syntax.py": "x = 1\ndef graph(:\n", "raises.py": "def f():\n    return 1 / 0\nf()\n", "empty.py": "x = 1\n",
+    "dims.taidl": "isa x;\nparam d = 4 in 2..8;\n[v] (2 * d) (d x i8);",
+    "row.taidl": "isa x;\n[v] (4) (16 x i8);\n[go](a) { %A:16xi8 <- $v[a]; }",
     "isa.taidl": "isa x;\n[spad] (4) (16xi8);\n[go](a) { %A:1x16xi8 <- $spat[a]; }", "none.taidl": "",
     "module.pt": "PK", "weights.safetensors": "{}", "net.tflite": "TFL3", "text.onnx": "hello", "empty.onnx": "",
     "labels.txt": "1 2 3", "negative.csv": "M,N,K\n4,4,-3\n", "bad.asm": ".isa gemmini dim=16\n.hbm 64\nmvim dram=64\n",
@@ -77,21 +134,23 @@ WRONG = [
     (f"estimate {GEMM} -O dim", "expected KEY=VALUE"),
     (f"estimate {GEMM} --host nowhere", "unknown host 'nowhere'"),
     (f"estimate {GEMM} -t missing.py", r"missing\.py: no such file"),
-    (f"estimate {GEMM} -t graph.py", r"graph\.py:6: target 'mine_graph', its graph at dim=8: KeyError: 'size'"),
-    (f"estimate {GEMM} -t emit.py", r"emit\.py:8: target 'mine_emit', gemm \(gemm .*\), the instructions of .*: "
+    (f"estimate {GEMM} -t graph.py", r"graph\.py:15: target 'mine_graph', its graph at dim=8: KeyError: 'size'"),
+    (f"estimate {GEMM} -t emit.py", r"emit\.py:17: target 'mine_emit', gemm \(gemm .*\), the instructions of .*: "
                                     r"AttributeError: .*'rows'\n    return gemm\.rows"),
-    (f"estimate {GEMM} -t instr.py", r"instr\.py:8: target 'mine_instr', gemm .*: mvin: expected the attributes "
+    (f"estimate {GEMM} -t instr.py", r"instr\.py:17: target 'mine_instr', gemm .*: mvin: expected the attributes "
                                      r"\(dram, .*\), found \(rows\)\n    return \[Instr\.make\('mvin', rows=1\)\]"),
-    (f"estimate {GEMM} -t size.py", r"size\.py:8: target 'mine_size', gemm .*: the mapping has no tile size for 'kk' "
+    (f"estimate {GEMM} -t size.py", r"size\.py:17: target 'mine_size', gemm .*: the mapping has no tile size for 'kk' "
                                     r"\(it has: .*\)\n    return mapping\.size\('kk'\)"),
     (f"estimate {GEMM} -t rows.py", r"target 'mine_rows', gemm \(gemm .*\), the instructions of gemm .*: "
                                     r".*mvin"),
-    (f"estimate {GEMM} -t int4.py", "'mine_int4': numbers: expected one of int8, float32, float16, found 'int4'"),
+    *((f"estimate {GEMM} -t {name}.py", message) for name, (_, message) in MISUSES.items()),
     (f"estimate {GEMM} -t syntax.py", r"syntax\.py:2: SyntaxError: "),
     (f"estimate {GEMM} -t raises.py", r"raises\.py:2: ZeroDivisionError: division by zero"),
     (f"estimate {GEMM} -t empty.py", r"empty\.py: expected a file that registers one target"),
     ("describe isa.taidl", r"isa\.taidl:3:\d+: .*spat"),
     ("isa none.taidl", r"none\.taidl"),
+    ("isa dims.taidl", r"dims\.taidl:3:8: expected the end of a dimension .*in braces, .* found '\*'"),
+    ("isa row.taidl", r"row\.taidl:3:11: %A is 16xi8, but \$v\[a\] is 1x16xi8"),
     # what is written
     (f"compile {GEMM} -o net.pdf", r"--output net\.pdf: expected one of \.loom .*\.zip .*found '\.pdf'"),
     (f"estimate {GEMM} -o report.txt", r"expected one of \.json \(JSON\), \.csv .*found '\.txt'"),

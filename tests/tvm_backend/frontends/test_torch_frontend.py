@@ -127,12 +127,17 @@ def test_operators_without_a_converter() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_element_types_stay(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).to(dtype)
-    x = torch.randn(2, 3, dtype=dtype)
+    module = nn.Sequential(
+        nn.Conv2d(2, 4, 3, padding=1, groups=2), nn.ReLU(), nn.Conv2d(4, 3, 3, padding="same", dilation=2),
+        nn.ConvTranspose2d(3, 2, 2, stride=2), nn.Flatten(2), nn.Conv1d(2, 3, 3, stride=2), nn.ConvTranspose1d(3, 2, 3),
+        nn.Flatten(), nn.Linear(130, 4), nn.ReLU(), nn.Linear(4, 2)).to(dtype)
+    x = torch.randn(2, 2, 4, 8, dtype=dtype)
     model = load(module, example_inputs=x)
     (found,) = jitted(model.module["main"])([x.numpy()])
     with torch.no_grad():
-        np.testing.assert_allclose(np.asarray(found), module(x).numpy(), rtol=1e-2 if dtype == torch.float16 else 1e-9)
+        expected = module(x).numpy()
+    assert np.asarray(found).dtype == expected.dtype
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-2 if dtype == torch.float16 else 1e-9)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from hypothesis import given
 
+import archloom
 from archloom.oracle.accesses import accesses, element_bits
 from archloom.oracle.affine import Affine
 from archloom.oracle.nests import walk
@@ -130,6 +131,28 @@ def test_lines_have_the_bytes_of_their_instructions(target: str) -> None:
     outer = [line for line in lines if line.depth == 1 and line.cycles is not None]
     assert sum(line.cycles or 0 for line in outer) <= (layer.cycles or 0)
     check_executed(stream, lines)
+
+
+def test_a_tensor_may_have_the_name_of_a_buffer() -> None:
+    """Then the buffer is written as in TAIDL, and each has its own bytes."""
+    def lines(name: str) -> tuple[Line, ...]:
+        gemmini = archloom.isa("gemmini", dim=4)
+
+        @gemmini.kernel(arg={"start": 64, "shape": (8, 4, 4), "dtype": "int8", "name": name},
+                        res={"start": 256, "shape": (8, 4, 4), "dtype": "int8", "name": "Y"})
+        def copied() -> None:
+            gemmini.api.config_ld(channel=0, stride=4, scale=gemmini.ONE, shrunk=0, block_stride=4)
+            gemmini.api.config_st(4, 0, gemmini.ONE, *[0] * 9)
+            with gemmini.loop(8) as i:
+                gemmini.api.mvin(dram=64 + 16 * i, local=0x80000000, cols=4, rows=4)
+                gemmini.api.mvout(dram=256 + 16 * i, local=0x80000000, cols=4, rows=4)
+
+        return nest(copied.resolved, 0, ())
+
+    other = {"X": "acc", "acc": "$acc"}
+    for plain, alike in zip(lines("X"), lines("acc"), strict=True):
+        assert {other.get(name, name): size for name, size in plain.reads.items()} == dict(alike.reads)
+        assert {other.get(name, name): size for name, size in plain.writes.items()} == dict(alike.writes)
 
 
 def check_executed(stream: ResolvedStream, lines: Sequence[Line]) -> None:

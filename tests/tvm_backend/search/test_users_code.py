@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -14,12 +17,15 @@ import optuna
 import pytest
 
 import archloom
-from archloom.oracle.errors import ArchloomError, InputError
+from archloom.oracle.errors import ArchloomError, InputError, TargetError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.search.candidate import checked
 from archloom.tvm_backend.search.result import SearchResult
 from archloom.tvm_backend.search.spent import Spent
+from archloom.tvm_backend.targets.registry import located
+from tests.support.tutorial import write_tiles
+from tests.support.tvm_backend.registered import forget, forgotten_after
 
 search = partial(archloom.search, sampler="grid", quiet=True)
 
@@ -67,6 +73,39 @@ def test_kept_results_belong_to_the_functions_of_objectives(tmp_path: Path) -> N
     with pytest.raises(InputError, match="holds another search .*function mine '.*' there, '.*' here"):
         best(3)
     assert archloom.read_search(tmp_path / "found").front[0].values == first.front[0].values
+
+
+SPACE = """
+import archloom
+import tiles
+def space(trial):
+    return archloom.Candidate("gemm(m=4,n=4,k=4)", "tiles", {"dim": trial.suggest_categorical("dim", [2, 4])})
+"""
+
+
+@pytest.mark.slow
+def test_processes_find_a_target_by_its_file(tmp_path: Path) -> None:
+    """Of a command, of a space that imports it and, in several, beside a target that comes along."""
+    write_tiles(tmp_path)
+    (tmp_path / "space.py").write_text(SPACE)
+    for words in (("search", "space.py", "--sampler", "grid"),
+                  ("sweep", "gemm(m=4,n=4,k=4)", "-t", "tiles.py,qkv", "-O", "tiles.dim=2,4")):
+        command = [sys.executable, "-m", "archloom", *words, "--objective", "cycles", "--workers", "2", "--json"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and json.loads(done.stdout)["counts"] == {"measured": 2, "bounded": 0, "failed": 0}
+
+
+def test_where_a_target_lies() -> None:
+    with forgotten_after():
+        assert located("oma") == "oma"
+        from tests.support.uma_targets.lanes import Lanes
+
+        Lanes().register()
+        assert located("lanes") == f"{Path(sys.modules[Lanes.__module__].__file__ or '').resolve()}:lanes"
+        forget("lanes")
+        type("Typed", (Lanes,), {"__module__": "__main__"})().register()
+        with pytest.raises(TargetError, match="'lanes': other processes .* __main__.Typed is part of what runs here"):
+            located("lanes")
 
 
 def test_a_space_may_return_a_module_with_its_inputs() -> None:

@@ -85,6 +85,28 @@ def _linear(site: Site) -> Any:
     return product if bias is None else site.emit("add", product, bias)
 
 
+def _convolution(site: Site) -> Any:
+    """TVM 0.27 gives float32, whatever the operands are."""
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = (site.at(i) for i in range(9))
+    more = {"output_padding": output_padding} if transposed else {}
+    return _convolved(site, "_transpose" if transposed else "", (x, weight, bias), strides=stride, padding=padding,
+                      dilation=dilation, groups=groups, **more)
+
+
+def _conv2d(site: Site) -> Any:
+    """As :func:`_convolution`."""
+    return _convolved(site, "", site.first("input", "weight", "bias"), strides=site.at(3, "stride", 1),
+                      padding=site.at(4, "padding", 0), dilation=site.at(5, "dilation", 1),
+                      groups=site.at(6, "groups", 1))
+
+
+def _convolved(site: Site, kind: str, operands: tuple[Any, ...], **given: Any) -> Any:
+    x, weight, bias = operands
+    rank = len(ir.shape_of(weight)) - 2
+    result = site.emit(f"nn.conv{rank}d{kind}", x, weight, **given, out_dtype=ir.dtype_of(x))
+    return result if bias is None else site.emit("add", result, site.emit("reshape", bias, (1, -1, *[1] * rank)))
+
+
 def _windows(site: Site) -> Any:
     """``unfold`` of images: [n, c, h, w] → [n, c · taps, places]."""
     x = site.at(0, "self")
@@ -226,6 +248,8 @@ _CONVERTERS: Mapping[str, Callable[[Site], Any]] = {
     "amax.default": _extreme("max"),
     "sum.dim_IntList": _sum,
     "linear.default": _linear,
+    "conv2d.default": _conv2d,
+    "convolution.default": _convolution,
     **dict.fromkeys(("matmul.default", "mm.default", "bmm.default"), lambda site: site.emit(
         "matmul", site.at(0), site.at(1))),
     "im2col.default": _windows,
