@@ -38,7 +38,7 @@ from archloom.tvm_backend.targets import registry
 from archloom.uma_targets.eyeriss.plan import Machine
 from benchmarks.common import arguments, finish
 from benchmarks.published import dsd22, eyeriss_chip, tpu_v1_networks
-from benchmarks.published.eyeriss_kernels import conv_stream
+from benchmarks.published.eyeriss_kernels import Apart, conv_stream
 from benchmarks.published.temporal_networks import inference
 
 PUBLISHED: dict[str, Any] = json.loads(
@@ -79,7 +79,7 @@ def on_eyeriss() -> Iterator[Row]:
     joules, theirs, seconds = dict[str, float](), dict[str, float](), 0.0
     for layer in eyeriss_chip.layers(json.loads(eyeriss_chip.DATA.read_text())["networks"]["AlexNet"]):
         stream = conv_stream(layer.shape, Machine.of(graph), dict(isa.parameters), mapping=layer.mapping,
-                             name=layer.name)
+                             name=layer.name, emission=Apart)
         found, time = spent(graph, resolve(stream, isa))
         of_chip = found.known_joules - (found.of("dram").joules or 0.0)
         joules[layer.name], seconds = layer.groups * of_chip, seconds + layer.groups * time

@@ -26,7 +26,7 @@ from archloom.oracle.resolve import resolve
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from benchmarks.common import arguments, finish
-from benchmarks.published.eyeriss_kernels import conv_stream
+from benchmarks.published.eyeriss_kernels import Apart, conv_stream
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "eyeriss_chip.json"
 NO_WAITING = {"dram_bytes_per_cycle": 4096, "dram_latency_cycles": 1}
@@ -62,7 +62,8 @@ def _layer(batch: int, shape: list[int], mapping: list[int], **rest: Any) -> Lay
 def simulated(layer: Layer, graph: ArchitectureGraph) -> TimingResult:
     """One group of the layer on ``graph`` with the chip's configuration."""
     isa = taidl.load("eyeriss", **graph.parameters)
-    stream = conv_stream(layer.shape, Machine.of(graph), dict(isa.parameters), mapping=layer.mapping, name=layer.name)
+    stream = conv_stream(layer.shape, Machine.of(graph), dict(isa.parameters), mapping=layer.mapping, name=layer.name,
+                         emission=Apart)
     return simulate(graph, resolve(stream, isa))
 
 

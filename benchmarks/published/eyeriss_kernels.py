@@ -8,17 +8,41 @@ from collections.abc import Mapping, Sequence
 from archloom.mapper.memory import align, place
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor, Instr, Stream
-from archloom.uma_targets.eyeriss.emit import ISA, Emission, product_nodes
+from archloom.uma_targets.eyeriss.emit import ISA, Block, Emission, Turn, product_nodes
+from archloom.uma_targets.eyeriss.passes import Strip
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Shape, Strides
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit.gemm import Gemm
-from archloom.uma_targets.kit.nest import Nodes
+from archloom.uma_targets.kit.nest import Nodes, repeat
+
+
+class Apart(Emission):
+    """Each block by itself, as the chip was modelled when its rows were published: it takes its places anew, and fills
+    in its padding."""
+
+    def room(self, strip: Strip) -> tuple[int, int]:
+        return strip.rows.size, strip.cols.size
+
+    def turn(self, strip: Affine, group: tuple[Affine, int], image: tuple[Affine, int], filters: Affine) -> Turn:
+        return Turn(Affine(0), Affine(0))
+
+    def padding(self, strip: Strip) -> Nodes:
+        return []
+
+    def block(self, block: Block) -> Nodes:
+        strip = block.strip
+        planes = self.mapping.buffers * block.images.size * self.mapping.held(self.problem.shape)
+        zeros = repeat("z", planes if strip.rows.padded or strip.cols.padded else 0, lambda i: [Instr.make(
+            "clear", glb=i * strip.plane + self.ifmaps(strip), n0=strip.rows.reach, n1=strip.cols.reach,
+            g0=strip.cols.reach, g1=1)])
+        return [*zeros, *block.nodes()]
 
 
 def conv_stream(
     shape: Shape, machine: Machine, parameters: Mapping[str, int], *, mapping: RowStationary | None = None,
     bias: bool = False, relu: bool = False, fraction: int = 0, name: str = "conv2d",
+    emission: type[Emission] = Emission,
 ) -> Stream:
     """``X[n, c, h, w]``, ``W[m, c, r, s]`` (and ``bias[m]``) -> ``Y[n, m, e, f]``.
 
@@ -41,7 +65,7 @@ def conv_stream(
         at.get("bias"), Output(relu),
     )
     chosen = mapping or row_stationary(convolutions(name, shape, machine).first()[0])
-    return _stream(name, parameters, placed, fraction, Emission(problem, chosen, machine).nodes())
+    return _stream(name, parameters, placed, fraction, emission(problem, chosen, machine).nodes())
 
 
 def gemm_stream(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.eyeriss import eyeriss
+from archloom.acadl_models.timing.machine import bind
+from archloom.mapper.accelerator import Configuration
+from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Epilogue, Workload, conv2d
 from archloom.oracle import taidl
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
+from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import compile_stream
@@ -21,7 +27,7 @@ from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.eyeriss.target import EYERISS
 from benchmarks.published.eyeriss_kernels import conv_stream, gemm_stream
-from tests.support.examples import examples
+from tests.support.examples import examples, randoms
 from tests.support.mapper.numpy_workload import evaluate, random_inputs
 from tests.support.uma_targets.convolutions import arguments, convolution
 
@@ -120,19 +126,56 @@ def grouped(draw: st.DrawFn) -> Workload:
     epilogue = draw(st.sampled_from((Epilogue(True, 0.02, True, "int8"), Epilogue(False, 1.0, False, "int32"))))
     return conv2d(
         draw(st.integers(1, 2)), side, side + 1, draw(st.integers(1, 3)), draw(st.integers(1, 3)), kernel, kernel,
-        stride=(stride, stride), padding=padding, groups=draw(st.integers(1, 4)),  # type: ignore[arg-type]
+        stride=(stride, stride), padding=padding, groups=draw(st.integers(1, 7)),  # type: ignore[arg-type]
         epilogue=epilogue)
 
 
-@examples(6, 150)
-@given(grouped(), st.integers(0, 19))
-def test_workloads_of_several_groups_equal_numpy(workload: Workload, rank: int) -> None:
-    configuration = EYERISS.configure({"rows": 6, "cols": 5, "glb_kib": 4, "filter_glb_kib": 1})
+def some_mapping(workload: Workload, configuration: Configuration, r: Random) -> Mapping:
+    """One of the better ones of a random kind: of how many groups at a time, and of how many places."""
     estimated, mapping_of = configuration.space(workload).ranked()
-    mapping = mapping_of(int(np.argsort(estimated, kind="stable")[rank % len(estimated)]))
-    inputs = random_inputs(workload, rank)
-    result = run(configuration.emit(workload, mapping), configuration.isa, inputs, poison=rank)
+    best = [mapping_of(i) for i in np.argsort(estimated, kind="stable")[:400].tolist()]
+    kinds = sorted({_kind(mapping) for mapping in best})
+    kind = r.choice(kinds)
+    return r.choice([mapping for mapping in best if _kind(mapping) == kind][:20])
+
+
+def _kind(mapping: Mapping) -> tuple[bool, int, int]:
+    return mapping.size("g") > 1, mapping.size("buffers"), mapping.size("sums")
+
+
+@examples(8, 300)
+@given(grouped(), randoms)
+def test_workloads_of_several_groups_equal_numpy(workload: Workload, r: Random) -> None:
+    configuration = EYERISS.configure({"rows": 6, "cols": 5, "glb_kib": 4, "filter_glb_kib": 1})
+    mapping, inputs = some_mapping(workload, configuration, r), random_inputs(workload, r.randrange(100))
+    result = run(configuration.emit(workload, mapping), configuration.isa, inputs, poison=r.randrange(100))
     np.testing.assert_array_equal(result[workload.output.name], evaluate(workload, inputs), err_msg=str(mapping))
+
+
+@pytest.mark.slow
+@examples(4, 60)
+@given(grouped(), randoms)
+def test_compiled_workloads_of_several_groups_equal_the_interpreter(workload: Workload, r: Random) -> None:
+    configuration = EYERISS.configure({"rows": 6, "cols": 5, "glb_kib": 4, "filter_glb_kib": 1})
+    stream = configuration.emit(workload, some_mapping(workload, configuration, r))
+    given_arguments, result = interpreted(stream, configuration.isa)
+    (found,) = compile_stream(stream, configuration.isa)(*(given_arguments[t.name] for t in stream.arguments))
+    np.testing.assert_array_equal(np.asarray(found), result)
+
+
+@examples(6, 150)
+@given(grouped(), randoms)
+def test_passes_take_turns_from_the_first_block_to_the_last(workload: Workload, r: Random) -> None:
+    """No pass waits for the slots of the one before."""
+    configuration = EYERISS.configure({"rows": 6, "cols": 5, "glb_kib": 4, "filter_glb_kib": 1})
+    mapping = some_mapping(workload, configuration, r)
+    program = bind(configuration.graph, resolve(configuration.emit(workload, mapping), configuration.isa))
+    slots = []
+    for issued, values in program.instances():
+        given_attributes = dict(issued.origin.attributes)
+        if issued.mnemonic == "conv" and given_attributes["pe"].evaluate(values) == 0:
+            slots.append(given_attributes["slot"].evaluate(values))
+    assert slots == [turn % 2 for turn in range(len(slots))]
 
 
 @pytest.mark.first_case

@@ -23,13 +23,12 @@ Columns: TypeAlias = dict[str, NDArray[np.int64]]
 @dataclass(frozen=True)
 class Tensors:
     """How values lie in DRAM: bytes of an operand's and of a result's, whether channels (of filters: filters) are
-    neighbours or pixels are, whether there is a bias, and of how many ``groups`` one is computed after the other."""
+    neighbours or pixels are, and whether there is a bias."""
 
     item: int = VALUE_BYTES
     out_item: int = VALUE_BYTES
     channels_last: bool = False
     bias: bool = False
-    groups: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,24 +68,26 @@ class _Sizes:
     taken: tuple[Number, Number]
     """rows and columns of the ifmap that are there"""
     images: Number
+    groups: Number
+    """groups of the convolution in a block"""
     size: Number
-    """filters of a block"""
+    """filters of all groups of a block"""
     buffers: Number
 
     @staticmethod
     def of(c: Columns, shape: Shape, of: Images, machine: Machine, tensors: Tensors, near: int) -> "_Sizes":
         strips = ceil_div(of.e, np.minimum(c["segments"] * c["e"], of.e)), ceil_div(of.f, c["f"])
-        runs, blocks = ceil_div(shape.n, c["n"]), ceil_div(shape.m, c["m"])
+        runs, blocks, parts = ceil_div(shape.n, c["n"]), ceil_div(shape.m, c["m"]), ceil_div(shape.groups, c["g"])
         rows, f = of.e / strips[0], of.f / strips[1]
 
         def taken(size: Number, taps: int, extent: Number, count: Number) -> Number:
             return np.minimum(_reach(shape, size, taps), (extent + (count - 1) * max(0, taps - shape.stride)) / count)
 
         return _Sizes(
-            shape, of, machine, tensors, near, strips[0] * strips[1] * runs * blocks, rows, f,
+            shape, of, machine, tensors, near, strips[0] * strips[1] * runs * blocks * parts, rows, f,
             np.minimum(c["segments"], ceil_div(of.e, c["e"])),
             (taken(rows, shape.r, of.h, strips[0]), taken(f, shape.s, of.w, strips[1])), shape.n / runs,
-            shape.m / blocks, c["buffers"])
+            shape.groups / parts, shape.groups / parts * shape.m / blocks, c["buffers"])
 
     def load(self, times: Number, deep: Number) -> Issue:
         """Rows of the ifmaps of ``deep`` channels."""
@@ -94,25 +95,26 @@ class _Sizes:
         writes = self.near + deep * np.ceil(wide / self.machine.glb_port)
         if not self.tensors.channels_last:
             return Issue("load", times, wide * item, deep, beats=writes)
-        whole = np.asarray(deep >= self.shape.c) & (self.tensors.groups == 1)
+        whole = np.asarray(deep >= self.shape.c * self.shape.groups)
         return Issue("load", times, np.where(whole, deep * wide, deep) * item, np.where(whole, 1, wide), beats=writes)
 
-    def load_sums(self, times: Number) -> Issue:
-        """The bias for the sums of images."""
-        words = self.size * self.rows * self.f * self.machine.psum_words
+    def load_sums(self, times: Number, filters: Number) -> Issue:
+        """The bias for the sums of an image."""
+        words = filters * self.rows * self.f * self.machine.psum_words
         item = VALUE_BYTES * self.machine.psum_words
-        return Issue("load_sums", times, self.size * item, beats=self.near + words / self.machine.glb_port)
+        return Issue("load_sums", times, filters * item, beats=self.near + words / self.machine.glb_port)
 
-    def clear(self, times: Number) -> Issue:
-        words = _reach(self.shape, self.rows, self.shape.r) * _reach(self.shape, self.f, self.shape.s)
-        return Issue("clear", times, beats=self.near + words / self.machine.glb_port)
+    def clear(self, times: Number, planes: Number) -> Issue:
+        """Zeros beside the rows of so many channels, before strips that are alike."""
+        rows = _reach(self.shape, self.rows, self.shape.r)
+        return Issue("clear", times / np.maximum(self.count / 4, 1), beats=self.near + planes * rows)
 
     def store(self, times: Number) -> Issue:
         reads = self.near + self.size * np.ceil(self.f * self.machine.psum_words / self.machine.glb_port)
         item = self.tensors.out_item
         if not self.tensors.channels_last:
             return Issue("store", times, self.f * item, self.size, beats=reads)
-        whole = np.asarray(self.size >= self.shape.m) & (self.tensors.groups == 1)
+        whole = np.asarray(self.size >= self.shape.m * self.shape.groups)
         return Issue("store", times, np.where(whole, self.f * self.size, self.size) * item,
                      np.where(whole, 1, self.f), beats=reads)
 
@@ -224,8 +226,12 @@ def loops(
     between = sum(groups for groups, _, _ in filters)
     passes = [[_Pass(sizes, q, r, p, sets) for _, p, sets in filters] for _, q, r in channels]
     start = passes[0][0]
-    counts = [[groups * count * start.parts for groups, _, _ in filters] for count, _, _ in channels]
-    if tensors.bias:  # but for the first image of the first pass, for which all waits
+    counts = [[groups * count * start.parts * sizes.groups for groups, _, _ in filters] for count, _, _ in channels]
+    together = c["g"] > 1  # channels of several groups of the convolution come at once
+    deep = np.where(together, sizes.groups * shape.c, channels[0][1] * channels[0][2])
+    places = int(c["sums"].max())
+    apart = tensors.bias and places == 1  # a block begins when the results before have left
+    if apart:  # but for the first image of the first pass, for which all waits
         counts[0][0] = np.maximum(counts[0][0] - 1 / sizes.images, 0)
     rows = sizes.images * sizes.taken[0]
     # filters come in turns with the first rows: of further passes, too, as far as they are issued and find places;
@@ -234,37 +240,61 @@ def loops(
     own = start.filters * np.maximum(np.maximum(0, 1 - start.places / start.filters), 0 if after else 1 / sizes.count)
     window = np.minimum(start.filters * hardware.issue_entries / start.issued, start.places)
     more = np.minimum(np.minimum(np.maximum(rows - own, 0), every), window)
-    left = 1 - more / np.maximum(every, 1) if tensors.bias else np.ones_like(more)
-    first_rows = rows * (1 - 1 / (channels[0][0] * sizes.images)) if tensors.bias else rows
+    left = 1 - more / np.maximum(every, 1) if apart else np.ones_like(more)
+    loads = [np.where(together, i == 0, count) for i, (count, _, _) in enumerate(channels)]
+    first_rows = rows * (1 - 1 / (loads[0] * sizes.images)) if apart else rows
     reduction = []
     for i, (count, q, r) in enumerate(channels):
-        steps = np.maximum(count * start.parts, 1)
+        steps = np.maximum(count * start.parts * sizes.groups, 1)
         here = _reduce(sizes, passes[i], [times / steps for times in counts[i]], between, left)
         # rows of the last image go to the PEs while those before are at work, and leave the place to the next channels
         occupied = 1 - 1 / np.maximum(between * start.parts * sizes.images, 1)
-        load = sizes.load(rows if i else first_rows, q * r)
-        reduction.append(
-            Loop(count, (Loop(start.parts, (here,)),), first=(load,), slots=sizes.buffers, occupied=occupied))
+        load = sizes.load(np.where(together, 0, rows) if i else first_rows, q * r if i else deep)
+        inner = Loop(np.where(together, count * sizes.groups, 1) * start.parts, (here,))
+        reduction.append(Loop(
+            np.where(together, 1, count), (inner,), first=(load,), slots=sizes.buffers, occupied=occupied))
+    soon, has = start.p * start.sets, int(tensors.bias)
+    bias = [sizes.load_sums(sizes.images * has, np.minimum(soon, sizes.size)),
+            sizes.load_sums(sizes.images * has * np.maximum(sizes.size / soon - 1, 0), np.minimum(soon, sizes.size))]
     each = [(times * sizes.images, one) for ts, ones in zip(counts, passes) for times, one in zip(ts, ones)]
-    first, waits = _begin(sizes, start, channels[0][1] * channels[0][2], own, more, hardware)
+    first, waits = _begin(sizes, start, deep, own, more, hardware)
     waits = waits + start.add_cycles + _end(sizes, start, hardware)
-    if tensors.bias:
-        # sums are there when the bias is, which comes when the results before have left
-        rings = (_ring(sizes.load_sums(1), start.sums("psum_in", start.ends), _sums(each, "psum_in")),
-                 _ring(sizes.load_sums(1), start.sums("psum_in", 1), _products(each)))
-        return Loop(sizes.count, (first, *reduction), rings=rings, waits=waits)
-    # without a bias a block begins while results of the one before leave, but its sums take the place of those, segment
-    # by segment, and there row by row
-    columns = sizes.rows / sizes.segments
-    store, out = sizes.store(columns), start.sums("psum_out", np.maximum((start.sets - 2) * columns + 1, 0))
-    later = [(np.maximum(times - 1, 0) if one is start else times, one) for times, one in each]
-    rings = _ring(store, out, _sums(later, "psum_out")), _ring(store, out, _products(later))
-    body = *reduction, first.body[0], sizes.store(sizes.images * sizes.rows)  # zeros are written for each block, too
-    return Loop(1, (Loop(sizes.count, body, rings=rings),), waits=waits, alone=first.alone)
+    if apart:
+        return _apart(sizes, start, each, (first, reduction, bias), waits)
+    return _close(sizes, start, each, (first, reduction, bias), waits, places)
 
 
 _Passes: TypeAlias = "Sequence[tuple[Number, _Pass]]"
 """Images of passes that are alike, and one of these."""
+
+_Parts: TypeAlias = "tuple[Loop, list[Loop], list[Issue]]"
+"""How a block begins, its reduction, and its bias: that of the first pass, and what comes later."""
+
+
+def _apart(sizes: _Sizes, start: _Pass, each: _Passes, parts: _Parts, waits: Number) -> Loop:
+    """Blocks of which each begins when the one before has ended: sums are there when the bias is, which comes when the
+    results before have left."""
+    first, reduction, (bias, later) = parts
+    one, others = bias.many(1), bias.many(sizes.images - 1)
+    rings = (_ring(one, start.sums("psum_in", start.ends), _sums(each, "psum_in")),
+             _ring(one, start.sums("psum_in", 1), _products(each)))
+    return Loop(sizes.count, (first, Loop(1, (*reduction, others, later))), rings=rings, waits=waits)
+
+
+def _close(sizes: _Sizes, start: _Pass, each: _Passes, parts: _Parts, waits: Number, places: int) -> Loop:
+    """Blocks of which one begins while results of those before leave, but whose sums take the ``places`` of those,
+    segment by segment, and there row by row."""
+    first, reduction, bias = parts
+    columns, has = sizes.rows / sizes.segments, int(sizes.tensors.bias)
+    store, out = sizes.store(columns), start.sums("psum_out", np.maximum((start.sets - 2) * columns + 1, 0))
+    later = [(np.maximum(times - 1, 0) if one is start else times, one) for times, one in each]
+    rings = [((store, out, *others), places) for others in (_sums(later, "psum_out"), _products(later))]
+    if has:  # it comes when all results before have left
+        rings.append(((sizes.store(sizes.images * sizes.rows), bias[0].many(1), start.sums("psum_in", 1),
+                       *_products(each), start.sums("psum_out", start.ends)), places))
+    others = sizes.images * sizes.rows * (1 - 1 / sizes.count)  # the stores of the last block are what is waited for
+    body = *reduction, first.body[0], *bias, sizes.store(others)
+    return Loop(1, (Loop(sizes.count, body, rings=tuple(rings)),), waits=waits, alone=(*first.alone, bias[0].many(has)))
 
 
 def _ring(begin: Issue, own: Issue, others: Iterable[Issue]) -> tuple[tuple[Issue, ...], int]:
@@ -306,8 +336,8 @@ def _begin(
     ifmaps of ``deep`` channels; and for how long its sums go up the columns when its last products are done."""
     rates, shape, of = Rates(hardware), sizes.shape, sizes.extents
     padded = shape.top > 0 or shape.left > 0 or np.any(_reach(shape, of.e, shape.r) > of.h)
-    cleared = sizes.clear(sizes.buffers * sizes.images * deep * int(padded))
-    bias, row = sizes.load_sums(int(sizes.tensors.bias)), start.load_filter(1)
+    cleared = sizes.clear(int(padded), sizes.buffers * sizes.images * deep)
+    bias, row = sizes.load_sums(int(sizes.tensors.bias), start.p * start.sets), start.load_filter(1)
     strip = Loop(1, (
         cleared, bias, sizes.load(np.maximum(sizes.taken[0] - 1, 0), deep), start.load_filter(own + more),
         start.filter(start.filters), start.ifmap(np.maximum(start.lines - 1, 0))),

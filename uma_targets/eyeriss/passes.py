@@ -29,6 +29,11 @@ class Strip:
     e0: Affine
     f0: Affine
 
+    @property
+    def plane(self) -> int:
+        """Words of one channel of an ifmap in the global buffer."""
+        return self.rows.reach * self.cols.reach
+
 
 @dataclass(frozen=True)
 class Channels:
@@ -57,27 +62,31 @@ class Channels:
 
 @dataclass(frozen=True)
 class Step:
-    """A part of the reduction: channels from ``c0`` on, and which weights of the filters."""
+    """A part of the reduction of one ``group`` of a block: channels from ``c0`` on, and which weights of filters."""
 
     channels: Channels
+    group: Affine
     c0: Affine
     row: int
     rows: int
     col: int
     cols: int
-    accumulates: bool
+    starts: bool
+    """whether no step of the group comes before"""
     buffer: Affine
     """words from the start of the ifmap buffers to the channels' ifmaps"""
+    held: int
+    """channels of an image that are there"""
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters in the array: those from ``o0`` on, in ``groups`` of sets that take as many."""
+    """Filters in the array: those of a group from ``o0`` on, in ``groups`` of sets that take as many."""
 
     groups: tuple[Group, ...]
     o0: Affine
     local: Affine
-    """number of the first within the block"""
+    """number of the first within the block, whose groups follow one another"""
 
     @property
     def each(self) -> int:
@@ -87,6 +96,11 @@ class Filters:
     @property
     def sets(self) -> int:
         return sum(group.down * group.across for group in self.groups)
+
+    @property
+    def size(self) -> int:
+        """Filters of all sets."""
+        return sum(group.size for group in self.groups)
 
     def before(self, group: Group) -> int:
         """Sets of the groups before one."""
@@ -121,6 +135,11 @@ class Pass:
         """Rows of a set that work in this pass."""
         return self.step.channels.down * self.step.rows
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether there are partial sums in the global buffer."""
+        return not self.step.starts or self.block.problem.bias is not None
+
     def segments(self) -> tuple[Piece, ...]:
         """The segments of the strip, of so many columns each; the last may have fewer."""
         return pieces(self.block.strip.rows.size, self.mapping.e)
@@ -132,7 +151,7 @@ class Pass:
 
     def nodes(self) -> Nodes:
         """Filters into the scratchpads, then the images."""
-        return [*self._filters(), *repeat("im", self.block.images, self._image)]
+        return [*self._filters(), *repeat("im", self.block.images.size, self._image)]
 
     # --- filters -------------------------------------------------------------------------------------------------
 
@@ -142,7 +161,7 @@ class Pass:
         slots = max(1, self.block.emission.machine.fglb_words // place)
         segments = -(-self.block.strip.rows.size // self.mapping.e)
         columns = min(self.mapping.e, self.block.strip.rows.size)
-        s_row, s_col = tensor.steps[2], tensor.steps[3]
+        s_row, s_col, number = tensor.steps[2], tensor.steps[3], self.block.groups.first + step.group
         assert step.row + step.rows <= shape.r
 
         def row(deep: Group, group: Group, d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
@@ -151,7 +170,7 @@ class Pass:
             first, c0 = self.filters.o0 + of_group * group.each + group.first, step.c0 + step.channels.before(deep)
             return [
                 Instr.make(
-                    "load_filter", dram=tensor.at(first, c0 + ch * deep.each, i + step.row, step.col),
+                    "load_filter", dram=tensor.at(first, c0 + ch * deep.each, i + step.row, step.col, number),
                     fglb=slot, n0=group.each, n1=deep.each, n2=step.cols, h0=tensor.steps[0],
                     h1=tensor.steps[1], h2=s_col if step.cols > 1 else max(s_col, s_row, VALUE_BYTES),
                     item=self.block.problem.item,
@@ -175,11 +194,11 @@ class Pass:
     def _image(self, n: Affine) -> Nodes:
         slot, wide = (self.turn + n) % 2, self.block.strip.cols.size
         found = self._ifmaps(n, slot)
-        if self.step.accumulates:
+        if self.accumulates:
             found += self._sets(lambda pe, y, o, p: [Instr.make(
                 "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=p, f=wide)], 0)
         found += self._rows(slot)
-        if self.step.accumulates:
+        if self.accumulates:
             found += self._sets(lambda pe, y, o, p: [Instr.make("accumulate_in", pe=pe, slot=slot, words=p * wide)], 0)
         found += self._up(slot)
         return found + self._sets(lambda pe, y, o, p: [Instr.make(
@@ -191,13 +210,14 @@ class Pass:
         down, across = max(g.top + g.down for g in groups), max(g.left + g.across for g in groups)
         stride, reach = block.problem.shape.stride, block.strip.cols.reach
         width = block.problem.shape.reach(block.strip.cols.size, step.cols)
-        base = step.buffer + n * (step.channels.size * block.plane) + (block.ifmaps + step.row * reach + step.col)
+        plane, start = block.strip.plane, block.emission.ifmaps(block.strip)
+        base = step.buffer + n * (step.held * plane) + (start + step.row * reach + step.col)
 
         def send(deep: Group, segment: Affine | int, ch: Affine, y: Affine, first: Affine, count: int) -> Nodes:
             row = (Affine.of(segment) * (self.mapping.e * stride) + y) * reach
             channel = ch * deep.each + step.channels.before(deep)
             return [Instr.make(
-                "ifmap", glb=base + channel * block.plane + row, q=deep.each, width=width, gq=block.plane, gw=1,
+                "ifmap", glb=base + channel * plane + row, q=deep.each, width=width, gq=plane, gw=1,
                 pe=self.pe(segment, 0, 0, (ch + deep.top) * step.rows) + first, slot=slot, n0=down,
                 n1=across, n2=count, s0=self.tower * self.cols, s1=self.mapping.e,
                 s2=max(0, stride * self.cols - 1),
@@ -237,8 +257,7 @@ class Pass:
     def _sums(self, n: Affine, y: Affine, o: Affine) -> dict[str, Affine | int]:
         """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the pass on are."""
         block = self.block
-        number = n * block.size + self.filters.local + o
-        return {"glb": number * block.sums + y * block.line, "gp": block.sums}
+        return {"glb": block.place(n, self.filters.local + o) + y * block.line, "gp": block.sums}
 
     def _sets(self, body: Body, row: Affine | int) -> Nodes:
         """``body`` for the PEs of one row of all sets."""

@@ -54,7 +54,9 @@ class RowStationary:
     """A mapping. The array holds ``segments * down * across`` sets of ``r * taps`` rows and ``e`` columns each.
 
     Sets in one of ``down`` rows and ``across`` columns of sets work on filter groups of their own (``t = down *
-    across``), those of different ``segments`` on rows of results of their own.
+    across``), those of different ``segments`` on rows of results of their own. ``g``: groups of the convolution whose
+    ifmaps are loaded, and whose results are stored, at a time; the array works on one of them after the other.
+    ``buffers`` and ``sums``: places in the global buffer for ifmaps, and for a block's partial sums.
     """
 
     p: int
@@ -68,6 +70,12 @@ class RowStationary:
     m: int
     f: int
     buffers: int = 1
+    g: int = 1
+    sums: int = 1
+
+    def held(self, shape: Shape) -> int:
+        """Channels of an image that are loaded at a time, at most: of several groups all of them."""
+        return self.q * self.r if self.g == 1 else min(self.g, shape.groups) * shape.c
 
     @property
     def t(self) -> int:
@@ -82,7 +90,9 @@ class RowStationary:
     def __str__(self) -> str:
         return (
             f"p={self.p} q={self.q} r={self.r} t={self.down}x{self.across} e={self.segments}x{self.e} n={self.n} "
-            f"m={self.m} f={self.f}" + (" double-buffered ifmap" if self.buffers == 2 else "")
+            f"m={self.m} f={self.f}" + (f" g={self.g}" if self.g > 1 else "")
+            + "".join(f" double-buffered {what}" for what, places in (("ifmap", self.buffers), ("sums", self.sums))
+                      if places == 2)
         )
 
 
@@ -96,8 +106,9 @@ def check(mapping: RowStationary, shape: Shape, machine: Bounds) -> None:
     r_taps, s_taps = taps(shape, machine)
     reach = (min(mapping.strip, shape.e) - 1) * shape.stride + shape.r
     width = shape.reach(mapping.f, shape.s)
-    ifmap = mapping.buffers * mapping.n * mapping.q * mapping.r * reach * width
-    psums = mapping.n * min(mapping.m, shape.m) * min(mapping.strip, shape.e) * mapping.f * machine.psum_words
+    ifmap = mapping.buffers * mapping.n * mapping.held(shape) * reach * width
+    filters = min(mapping.g, shape.groups) * min(mapping.m, shape.m)
+    psums = mapping.n * filters * min(mapping.strip, shape.e) * mapping.f * machine.psum_words
     demands = (
         ("rows of the array", mapping.segments * mapping.down * mapping.r * r_taps, machine.rows, "rows"),
         ("columns of the array", mapping.across * mapping.e, machine.cols, "cols"),
@@ -107,9 +118,11 @@ def check(mapping: RowStationary, shape: Shape, machine: Bounds) -> None:
         ("words of a primitive's sums", mapping.p * mapping.f, machine.row_words, "row_words"),
         ("words of a primitive's ifmap rows", mapping.q * shape.reach(mapping.f, s_taps), machine.row_words,
          "row_words"),
-        ("words of the global buffer", ifmap + psums, machine.glb_words, "glb_kib"),
+        ("words of the global buffer", ifmap + mapping.sums * psums, machine.glb_words, "glb_kib"),
         ("words of the filter buffer", mapping.p * mapping.q * s_taps, machine.fglb_words, "filter_glb_kib"),
     )
+    if mapping.g > 1 and mapping.m < shape.m:
+        raise MappingError(f"mapping {mapping}: of {mapping.g} groups at a time all {shape.m} filters are needed")
     broken = [
         f"{demand} {what}, which has {bound}: {demand - bound} too many (a larger {option} would help)"
         for what, demand, bound, option in demands if demand > bound

@@ -23,11 +23,12 @@ class Output:
 class Strides:
     """HBM address of the first element, and bytes from one to the next along each dimension.
 
-    ``ifmap`` and ``ofmap``: image, row, column, channel; ``filters``: output channel, input channel, row, column.
+    ``ifmap`` and ``ofmap``: image, row, column, channel of all groups; ``filters``: output channel, input channel, row,
+    column, and where there are several groups the group.
     """
 
     base: Affine
-    steps: tuple[int, int, int, int]
+    steps: tuple[int, ...]
 
     def at(self, *indices: Affine | int) -> Affine:
         """Address of the element with these indices; missing ones are 0."""
@@ -39,7 +40,8 @@ class Strides:
 
 @dataclass(frozen=True)
 class Shape:
-    """``n`` images of ``c`` x ``h`` x ``w``, ``m`` filters of ``r`` x ``s``, ``e`` x ``f`` results of each.
+    """``n`` images of ``c`` x ``h`` x ``w``, ``m`` filters of ``r`` x ``s``, ``e`` x ``f`` results of each; ``c`` and
+    ``m`` are those of each of the ``groups``.
 
     ``stride`` is the same along rows and columns; ``top`` and ``left`` are zero padding before the image.
     """
@@ -56,11 +58,12 @@ class Shape:
     stride: int = 1
     top: int = 0
     left: int = 0
+    groups: int = 1
 
     @property
     def macs(self) -> int:
         """Multiply-accumulates, those with padding included."""
-        return self.n * self.m * self.c * self.r * self.s * self.e * self.f
+        return self.groups * self.n * self.m * self.c * self.r * self.s * self.e * self.f
 
     def reach(self, outputs: int, taps: int) -> int:
         """Inputs that ``outputs`` neighbours with ``taps`` weights read."""
@@ -83,13 +86,13 @@ class Problem:
 
 def conv_shape(
     n: int, c: int, h: int, w: int, m: int, r: int, s: int, stride: int = 1,
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0), groups: int = 1,
 ) -> Shape:
     """The shape of a convolution; ``padding`` is top, left, bottom, right."""
     top, left, bottom, right = padding
     e = (h + top + bottom - r) // stride + 1
     f = (w + left + right - s) // stride + 1
-    return Shape(n, c, h, w, m, r, s, e, f, stride, top, left)
+    return Shape(n, c, h, w, m, r, s, e, f, stride, top, left, groups)
 
 
 def image(gemm: Gemm, first: int, rows: int, width: int, output: Output) -> Problem:

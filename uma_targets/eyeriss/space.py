@@ -7,7 +7,7 @@ choose are the paper's parameters (:class:`~archloom.uma_targets.eyeriss.plan.Ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from archloom.mapper.costs.pipeline import cycles
 from archloom.mapper.mapping import Mapping
+from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import Columns as Mapped
 from archloom.mapper.space import Space, SpaceBuilder, Table, select
 from archloom.mapper.spans import kinds_of_shares
@@ -44,7 +45,7 @@ def convolutions(name: str, shape: Shape, machine: Machine, tensors: Tensors = D
 
     def table(widths: tuple[int, ...]) -> Table:
         columns, needs = _columns(shape, machine, widths)
-        return _table("conv2d", shape, columns, needs, estimate, tensors.groups)
+        return _table("conv2d", shape, columns, needs, estimate)
 
     even = {-(-shape.f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= shape.f}
     builder.add(table(tuple(sorted(even))))
@@ -88,8 +89,10 @@ def _builder(name: str, machine: Machine) -> SpaceBuilder:
 
 
 def row_stationary(mapping: Mapping) -> RowStationary:
-    """The mapping parameters that a mapping of the compiler holds."""
-    return RowStationary(**{f.name: mapping.size(f.name) for f in fields(RowStationary)})
+    """The mapping parameters that a mapping of the compiler holds; those with a default may be left out."""
+    given = {name for name, _ in mapping.tile}
+    return RowStationary(**{
+        f.name: mapping.size(f.name) for f in fields(RowStationary) if f.name in given or f.default is MISSING})
 
 
 def _columns(shape: Shape, machine: Machine, widths: tuple[int, ...]) -> tuple[Columns, Columns]:
@@ -101,8 +104,8 @@ def _columns(shape: Shape, machine: Machine, widths: tuple[int, ...]) -> tuple[C
 
 
 def _table(
-    kind: str, shape: Shape, columns: Columns, needs: Columns, estimate: Callable[[Mapped], Estimates], times: float,
-    family: tuple[str, ...] | None = None,
+    kind: str, shape: Shape, columns: Columns, needs: Columns, estimate: Callable[[Mapped], Estimates],
+    times: float = 1, family: tuple[str, ...] | None = None,
 ) -> Table:
     def estimated(c: Mapped) -> Estimates:
         found = np.empty(c["f"].shape)
@@ -123,13 +126,16 @@ Free choices."""
 
 
 def _passing_alike(c: Mapped, shape: Shape) -> Iterator[NDArray[np.int64]]:
-    """Candidates with as many kinds of passes: each kind costs all candidates that are looked at together."""
+    """Candidates with as many kinds of passes, each of which costs all candidates that are looked at together, and with
+    as many places for sums."""
     channels = kinds_of_shares(shape.c, c["q"], c["r"])
     filters = kinds_of_shares(shape.m, c["p"], c["down"] * c["across"])
-    code = sum((count > 0) * 3 for count, *_ in channels) + sum(count > 0 for count, *_ in filters)
+    code = sum((count > 0) * 3 for count, *_ in channels) + sum(count > 0 for count, *_ in filters) + 9 * c["sums"]
     counts = np.bincount(code)
     few = counts[code] < _FEWEST
-    for rows in (np.flatnonzero(few), *(np.flatnonzero(code == k) for k in np.flatnonzero(counts >= _FEWEST))):
+    alike = [few & (c["sums"] == places) for places in (1, 2)]
+    alike += [code == k for k in np.flatnonzero(counts >= _FEWEST)]
+    for rows in map(np.flatnonzero, alike):
         if len(rows):
             yield from np.array_split(rows, -(-len(rows) // _MOST))
 
@@ -137,7 +143,7 @@ def _passing_alike(c: Mapped, shape: Shape) -> Iterator[NDArray[np.int64]]:
 _ROWS = "image_rows"
 """Column with the rows of pixels of the image that a product becomes."""
 
-_FAMILY = ("p", "down", "across", "segments", "buffers")
+_FAMILY = ("p", "down", "across", "segments", "buffers", "sums")
 """Candidates that agree in these are bound by the same bus or queue."""
 
 _NARROW = (1, 2, 4, 8, 16)
@@ -183,29 +189,75 @@ def _needs(table: Columns, shape: Shape, machine: Machine) -> Columns:
     """Words of buffers that each candidate takes at least: one ifmap buffer, sums of one pass's filters."""
     _, s_taps = taps(shape, machine)
     streams = np.maximum(table["p"] * table["f"], table["q"] * ((table["f"] - 1) * shape.stride + s_taps))
-    ifmap, sums = _buffered(table, shape, machine)
-    return dict(zip(_BUFFERS, (ifmap + sums, streams, table["p"] * table["q"] * s_taps)))
+    plane, sums = _buffered(table, shape, machine)
+    held = np.where(table["g"] > 1, table["g"] * shape.c, table["q"] * table["r"])
+    filters = table["g"] * np.minimum(shape.m, table["p"] * table["down"] * table["across"])
+    words = held * plane + table["sums"] * filters * sums
+    return dict(zip(_BUFFERS, (words, streams, table["p"] * table["q"] * s_taps)))
 
 
 def _buffered(table: Columns, shape: Shape, machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Words of the global buffer for a pass's ifmaps, and for the sums of its filters."""
+    """Words of the global buffer for the ifmap of a channel, and for the sums of a filter."""
     strip = np.minimum(table["segments"] * table["e"], shape.e)
     width = (table["f"] - 1) * shape.stride + shape.s
-    ifmap = table["n"] * table["q"] * table["r"] * ((strip - 1) * shape.stride + shape.r) * width
-    pass_filters = table["p"] * table["down"] * table["across"]
-    return ifmap, table["n"] * pass_filters * strip * table["f"] * machine.psum_words
+    plane = ((strip - 1) * shape.stride + shape.r) * width
+    return table["n"] * plane, table["n"] * strip * table["f"] * machine.psum_words
 
 
 def _with_blocks(table: Columns, shape: Shape, machine: Machine) -> Columns:
-    """The candidates with the most filters whose sums fit into the global buffer, beside two ifmap buffers, and beside
-    one where those are more."""
-    ifmap, sums = _buffered(table, shape, machine)
+    """The candidates with the most filters whose sums fit into the global buffer, and with several groups at a time,
+    beside as many places for ifmaps and sums."""
+    found = [*_of_a_group(table, shape, machine), *_of_groups(table, shape, machine)]
+    return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+
+def _of_a_group(table: Columns, shape: Shape, machine: Machine) -> Iterator[Columns]:
+    """Candidates that take one group at a time, in as few and as even blocks as can be."""
+    plane, sums = _buffered(table, shape, machine)
     each = table["p"] * table["down"] * table["across"]
-    wanted = -(-shape.m // each)
-    single, double = (np.minimum((machine.glb_words - b * ifmap) // sums, wanted) for b in (1, 2))
-    parts = []
-    for buffers, count, there in ((2, double, double >= 1), (1, np.maximum(single, 1), single > double)):
-        there = there | (buffers == 1) & (double < 1)
-        chosen = {"m": (count * each)[there], "buffers": np.full(int(there.sum()), buffers)}
-        parts.append({**select(table, there), **chosen})
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    wanted, ifmap = -(-shape.m // each), table["q"] * table["r"] * plane
+    others, before = _strips(table, shape) * shape.groups, np.zeros_like(each)
+    for buffers, places in _PLACES:
+        room = machine.glb_words - buffers * ifmap
+        # the last places for filters may be empty
+        count = np.where(room >= places * shape.m * sums, wanted, np.minimum(room // (places * each * sums), wanted))
+        count = np.where(count > 1, ceil_div(wanted, ceil_div(wanted, np.maximum(count, 1))), count)
+        several = (count >= 1) & (others * wanted > count) if places == 2 else True
+        there = several & ((count > before) | ((before < 1) & (buffers == 1)))
+        before = np.where(there, count, before)
+        yield _chosen(table, there, m=np.maximum(count, 1) * each, buffers=buffers, g=1, sums=places)
+
+
+def _of_groups(table: Columns, shape: Shape, machine: Machine) -> Iterator[Columns]:
+    """Candidates that take several groups of the convolution at a time, with all of their filters."""
+    plane, sums = _buffered(table, shape, machine)
+    each, before = table["p"] * table["down"] * table["across"], np.ones_like(table["p"])
+    for buffers, places in _PLACES:
+        most = np.minimum(machine.glb_words // (buffers * shape.c * plane + places * shape.m * sums), shape.groups)
+        fewest = ceil_div(shape.groups, np.maximum(most, 1))
+        more = (most > before) & ((places == 1) | (_strips(table, shape) * shape.groups > most))
+        before = np.where(more, most, before)
+        for cut in _CUTS:
+            g = ceil_div(shape.groups, fewest * cut)
+            yield _chosen(table, more & (g > 1), m=ceil_div(shape.m, each) * each, buffers=buffers, g=g, sums=places)
+
+
+def _strips(table: Columns, shape: Shape) -> NDArray[np.int64]:
+    """Strips of each candidate, and of all images."""
+    rows: NDArray[np.int64] = ceil_div(shape.e, np.minimum(table["segments"] * table["e"], shape.e))
+    return rows * ceil_div(shape.f, table["f"]) * ceil_div(shape.n, table["n"])
+
+
+_PLACES = ((2, 2), (2, 1), (1, 1))
+"""Of ifmaps and of sums. Fewer are of use where that leaves room for more filters or groups."""
+
+
+def _chosen(table: Columns, there: NDArray[np.bool_], **chosen: NDArray[np.int64] | int) -> Columns:
+    """The candidates that are ``there``, with what is ``chosen`` for each."""
+    return {**select(table, there), **{
+        name: np.broadcast_to(np.asarray(column, np.int64), there.shape)[there] for name, column in chosen.items()}}
+
+
+_CUTS = (1, 2, 4, 8)
+"""Parts of the groups that fit into the global buffer which are taken at a time. A free choice: the first ones are
+waited for, and few of them use less of DRAM's width."""

@@ -51,30 +51,27 @@ class EyerissEmitter:
         addresses = {t.name: t.address for t in memory.tensors}
         if mapping.kind == "gemm":
             body = repeat("batch", sizes_of(workload)[0], lambda b: product_nodes(
-                gemm_of(workload, addresses, memory.end, b), chosen, machine))
+                gemm_of(workload, addresses, memory.end, b), chosen, machine, number=b))
         else:
-            body = repeat("group", workload.groups, lambda g: Emission(
-                _problem(workload, addresses, g), chosen, machine).nodes())
+            body = Emission(_problem(workload, addresses), chosen, machine).nodes()
         return memory.stream(ISA, self.parameters, (Instr.make("config", fraction_bits=0), *body))
 
 
-def _problem(workload: Workload, addresses: Mapping[str, int], group: Affine) -> Problem:
-    """A group of a ``conv2d`` workload, its operands bytes with the channels of all groups last."""
-    shape, epilogue, out = shape_of(workload), workload.epilogue, workload.output.item_bytes
+def _problem(workload: Workload, addresses: Mapping[str, int]) -> Problem:
+    """A ``conv2d`` workload, its operands bytes with the channels of all groups last."""
+    shape, epilogue, item = shape_of(workload), workload.epilogue, workload.output.item_bytes
     bits = float_bits(epilogue.scale) if epilogue.out_dtype == "int8" else None
-    c, o = shape.c, shape.m
-    each = {"X": c, "W": shape.r * shape.s * c * o, "Y": o * out, "bias": o * PSUM_BITS // 8}
-    at = {name: group * each[name] + address for name, address in addresses.items()}
-    pixel, result = c * workload.groups, o * out * workload.groups
+    c, o, at = shape.c, shape.m, {name: Affine(address) for name, address in addresses.items()}
+    pixel, result = c * shape.groups, o * item * shape.groups
     return Problem(
         shape, Strides(at["X"], (shape.h * shape.w * pixel, shape.w * pixel, pixel, 1)),
-        Strides(at["W"], (1, o, shape.s * c * o, c * o)),
-        Strides(at["Y"], (shape.e * shape.f * result, shape.f * result, result, out)),
+        Strides(at["W"], (1, o, shape.s * c * o, c * o, shape.r * shape.s * c * o)),
+        Strides(at["Y"], (shape.e * shape.f * result, shape.f * result, result, item)),
         at["bias"] if epilogue.bias else None, Output(epilogue.relu, bits), 1)
 
 
 def shape_of(workload: Workload) -> Shape:
-    """The shape of a group of a ``conv2d`` workload; MappingError for one that the dataflow does not run."""
+    """The shape of a ``conv2d`` workload; MappingError for one that the dataflow does not run."""
     if workload.kind != "conv2d":
         raise MappingError(f"{workload.name}: expected a gemm or a conv2d, found {workload.kind}")
     n, h, w, _ = workload.inputs[0].shape
@@ -83,13 +80,12 @@ def shape_of(workload: Workload) -> Shape:
         raise MappingError(f"{workload.name}: stride {workload.stride} differs along rows and columns")
     if workload.epilogue.pool is not None:
         raise MappingError(f"{workload.name}: no pooling follows a convolution here")
-    return conv_shape(n, c, h, w, o, kh, kw, workload.stride[0], workload.padding)
+    return conv_shape(n, c, h, w, o, kh, kw, workload.stride[0], workload.padding, workload.groups)
 
 
 def _space(workload: Workload, hardware: Hardware, options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
-    tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias,
-                      groups=workload.groups)
+    tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias)
     # as a matrix product its image may have any width
     if workload.kind == "gemm" or (workload.is_pointwise and workload.epilogue.out_dtype == "int8"):
         batch, m, n, k = sizes_of(workload)
