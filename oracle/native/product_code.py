@@ -40,7 +40,7 @@ def products(way: Way, symbol: str, *, shared: int = SHARED) -> str:
         "declare i64 @llvm.umax.i64(i64, i64)\ndeclare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
         *(line for block in way.blocks for line in _block(way, *block)),
         *_sums(way), *_panel(way), _PRODUCTS.type,
-        _run_products(way, shared), handler(symbol), sharing()]
+        _part_of_products(way), _run_products(way, shared), handler(symbol), sharing()]
     return "\n".join(parts)
 
 
@@ -167,8 +167,8 @@ _PRODUCTS = Job(("a", "b", "c", "sums"), ("m", "bytes", "n", "panel", "panels", 
 """Of products: a part is a chunk of the rows by a panel of columns."""
 
 
-def _run_products(way: Way, shared: int) -> str:
-    """``@run`` of products, and its ``@part``."""
+def _part_of_products(way: Way) -> str:
+    """``@part``: some rows of a panel of a product."""
     return f"""
 define internal void @part(ptr %job, i64 %number) {{
 {_PRODUCTS.read}
@@ -197,7 +197,12 @@ define internal void @part(ptr %job, i64 %number) {{
   call void @panel(ptr %ap, ptr %bp, ptr %cp, ptr %sp, i64 %height, i64 %bytes, i64 %n, i64 %width)
   ret void
 }}
+"""
 
+
+def _run_products(way: Way, shared: int) -> str:
+    """``@run`` of products."""
+    return f"""
 define internal void @run(ptr %frame, ptr %arguments, ptr %results) {{
 entry:
   %a = call ptr @data(ptr %arguments, i64 0)
