@@ -19,6 +19,10 @@ from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Shape
 
 Columns: TypeAlias = dict[str, NDArray[np.int64]]
 
+STRIP_KINDS = 4
+"""Strips of an image that are not alike, before each kind of which padding is cleared once: at its edge or not, along
+rows and along columns. A free choice, not tuned: there may be one, where one strip is all, and up to nine."""
+
 
 @dataclass(frozen=True)
 class Tensors:
@@ -105,9 +109,9 @@ class _Sizes:
         return Issue("load_sums", times, filters * item, beats=self.near + words / self.machine.glb_port)
 
     def clear(self, times: Number, planes: Number) -> Issue:
-        """Zeros beside the rows of so many channels, before strips that are alike."""
+        """Zeros beside the rows of so many channels, before strips that are alike: a block's share of them."""
         rows = _reach(self.shape, self.rows, self.shape.r)
-        return Issue("clear", times / np.maximum(self.count / 4, 1), beats=self.near + planes * rows)
+        return Issue("clear", times / np.maximum(self.count / STRIP_KINDS, 1), beats=self.near + planes * rows)
 
     def store(self, times: Number) -> Issue:
         reads = self.near + self.size * np.ceil(self.f * self.machine.psum_words / self.machine.glb_port)

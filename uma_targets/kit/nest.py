@@ -49,26 +49,30 @@ def pieces(extent: int, tile: int, *, peel_first: bool = False, peel_last: bool 
 
 def repeat(var: str, count: int, body: Callable[[Affine], Iterable[Node]]) -> Nodes:
     """``for var in range(count)``; a single iteration needs no loop, none no body."""
+    return _loop(var, count, partial(_given, body))
+
+
+def _loop(var: str, count: int, body: Callable[[Affine], Nodes]) -> Nodes:
     if count <= 1:
-        return _nodes(body, Affine(0)) if count else []
-    inner = tuple(_nodes(body, Affine.variable(var)))
+        return body(Affine(0)) if count else []
+    inner = tuple(body(Affine.variable(var)))
     return [Loop(var, 0, count, 1, inner)] if inner else []
 
 
-def _nodes(body: Callable[[Affine], Iterable[Node]], i: Affine) -> Nodes:
-    return among(body, called(body, i, gives=Iterable), Instr | Loop | Parallel)
+def _given(body: Callable[..., Iterable[Node]], *arguments: Affine | Piece) -> Nodes:
+    """What a body gives, which a user may have written."""
+    return among(body, called(body, *arguments, gives=Iterable), _KINDS)
+
+
+_KINDS = Instr | Loop | Parallel
 
 
 def each(var: str, runs: Iterable[Piece], body: Callable[[Affine, Piece], Iterable[Node]]) -> Nodes:
     """One loop for each run of pieces; ``body`` gets the number of the tile and its run."""
     nodes: Nodes = []
     for run in runs:
-        nodes += repeat(var, run.count, partial(_of_run, body, run))
+        nodes += _loop(var, run.count, lambda i, run=run: _given(body, i + run.first, run))  # type: ignore[misc]
     return nodes
-
-
-def _of_run(body: Callable[[Affine, Piece], Iterable[Node]], run: Piece, i: Affine) -> Nodes:
-    return among(body, called(body, i + run.first, run, gives=Iterable), Instr | Loop | Parallel)
 
 
 def float_bits(value: float) -> int:

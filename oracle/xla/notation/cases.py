@@ -18,22 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.oracle.affine import Affine, Atom
-from archloom.oracle.xla.notation import traits
+from archloom.oracle.xla.notation import limits, traits
 from archloom.oracle.xla.notation.constraints import inside, narrow
 from archloom.oracle.xla.notation.expr import Element, Expr, Let, Operand, Ranges, Switch, Whole, free, over
 from archloom.oracle.xla.notation.substitution import NORMAL, substitute
-
-MOST_PLACES = 1 << 20
-"""Places that are looked at for one distinction."""
-
-MOST_VALUES = 1 << 24
-"""Values of all forms at all places, which take 128 MiB."""
-
-MOST_CASES = 256
-"""Cases of one distinction, those of cases included, that are looked at."""
-
-MOST_NODES = 1 << 14
-"""Nodes of all cases together."""
 
 Array: TypeAlias = NDArray[np.int64]
 Values: TypeAlias = Mapping[str, Array]
@@ -60,12 +48,12 @@ def _as_one(e: Expr, ranges: Ranges) -> Expr | None:
     """The one expression that the distinction is at all places, if there is one."""
     names = sorted(_deciding(e))
     extents = [ranges[name][1] - ranges[name][0] + 1 for name in names]
-    if not names or math.prod(extents) > MOST_PLACES:
+    if not names or math.prod(extents) > limits.PLACES:
         return None
     grid = np.indices(extents).reshape(len(names), -1)
     places = {name: ranges[name][0] + axis for name, axis in zip(names, grid)}
     cases = list(_cases(e, places, np.arange(grid.shape[1])))
-    if len(cases) > MOST_CASES:
+    if len(cases) > limits.CASES:
         return None
     joined = _Joined(cases[0][0], grid.shape[1])
     if not all(joined.take(*case) for case in cases):
@@ -143,7 +131,7 @@ class _Joined:
                 continue
             met[scope, id(mine)] = seen
             self._taken += 1
-            if self._taken > MOST_NODES or not _alike(mine, other):
+            if self._taken > limits.NODES or not _alike(mine, other):
                 return False
             inner = _inner(mine, other, at, places)
             if not self._forms((scope, id(mine)), other.forms if inner is None else other.forms[len(inner) :], at,
@@ -161,7 +149,7 @@ class _Joined:
         """Take up the forms of a node."""
         for k, form in enumerate(forms):
             parts = _parts(form, values)
-            if parts is None or (1 + len(self.forms)) * self.places > MOST_VALUES:
+            if parts is None or (1 + len(self.forms)) * self.places > limits.VALUES:
                 return False
             known, column = self.forms.setdefault((node, k), (parts[0], np.empty(self.places, np.int64)))
             if known != parts[0]:

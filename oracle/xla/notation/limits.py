@@ -11,6 +11,11 @@ WRITTEN_OPERATIONS = 128
 """Of a chain in a step of another, which is written out: XLA takes 0.1 s to compile each, and for 21 to 93 of them as
 loops 11 to 17 s. Measured of convolutions of 6 x 6 pixels on `mte`, by which nothing is judged."""
 
+PLACES, VALUES, CASES, NODES = 1 << 20, 1 << 24, 256, 1 << 14
+"""What is looked at to find that cases make no difference (:mod:`.cases`): places, values of all forms at them (which
+take 128 MiB), cases, and nodes of all of them. What has more keeps its cases. Free choices, not tuned but for the
+places: a quarter as many left cases in results of 147 x 147 x 32 numbers, of a network that `mte_oracle` judges."""
+
 
 @dataclass(frozen=True)
 class Limits:

@@ -66,6 +66,7 @@ class Form:
     lists: dict[tuple[int, ...], tuple[int, int, int]] = field(default_factory=dict)
 
     FACTS: ClassVar = ("kind", "holds", "banks", "requests", "axes", "is moved", "needs a word")
+    """What accesses take from their form as columns (:class:`.accesses.Accesses`)."""
 
     def __post_init__(self) -> None:
         self.spans = tuple(s.span for s in self.patterns)
