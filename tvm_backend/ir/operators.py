@@ -159,7 +159,7 @@ OPERATORS: Mapping[str, Operator] = {
     "matmul": Operator(infer.matmul, _by(np.matmul), "matmul", heavy=True), "einsum": Operator(heavy=True),
     "nn.conv1d": Operator(infer.convolution, xla="convolution", heavy=True),
     "nn.conv2d": Operator(infer.convolution, xla="convolution", heavy=True), "nn.conv3d": Operator(heavy=True),
-    "nn.conv1d_transpose": Operator(xla="conv_transpose", heavy=True),
+    "nn.conv3d_transpose": Operator(heavy=True), "nn.conv1d_transpose": Operator(xla="conv_transpose", heavy=True),
     "nn.conv2d_transpose": Operator(xla="conv_transpose", heavy=True),
     "nn.attention": Operator(infer.attention, xla="attention", heavy=True),
     "nn.attention_bias": Operator(infer.attention, xla="attention", heavy=True),

@@ -118,7 +118,7 @@ class _Products(Gathering):
             return False
         x = self.new(call.args[0])
         if flat:
-            x = self.emit("expand_dims", x, axis=2)
+            x = self.emit("expand_dims", x, axis=[2])
         weights = by_phases(kernel, groups, strides[0], strides[1])
         padding = (axes[0].taps - 1, axes[1].taps - 1, axes[0].after, axes[1].after)
         form = Windows((axes[0].taps, axes[1].taps), (1, 1), padding, (1, 1), groups)

@@ -30,6 +30,7 @@ from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.frontends.onnx import rewrites
 from archloom.tvm_backend.frontends.onnx.control_flow import straight
 from archloom.tvm_backend.frontends.onnx.editor import Editor, inputs_of, known_shapes, read_counts, rewrite
+from archloom.tvm_backend.frontends.onnx.einsum import einsum_as_products
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
@@ -64,6 +65,7 @@ BEFORE_FOLDING: tuple[Step, ...] = (
     rewrites.sums_to_additions,  # additions may be quantized, sums of several may not
     rewrites.padded_windows,  # which onnxruntime would do while it folds
     rewrites.plain_convolutions,  # the reshapes and slices around them take the scale of what they pass on
+    einsum_as_products,  # which would stay in floats
     rewrites.products_of_matrices,  # vectors first: the steps below look at the last two axes
     rewrites.constants_second,  # before batches, which leave a single matrix alone only where it is the second operand
     rewrites.equal_batches,

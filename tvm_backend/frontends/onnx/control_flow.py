@@ -193,7 +193,8 @@ class _Writer:
             return dict(onnx.shape_inference.infer_node_outputs(
                 schema, node, types, values, opset_imports=list(self.model.opset_import),
                 ir_version=self.model.ir_version))
-        except (defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        except (defs.SchemaError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError,
+                LookupError, ValueError):
             return {}  # what the network states is known
 
     def _compute(self, node: onnx.NodeProto) -> None:

@@ -15,6 +15,7 @@ from archloom.tvm_backend.frontends.onnx import guard, rewrites
 from archloom.tvm_backend.frontends.onnx import skeleton as bare
 from archloom.tvm_backend.frontends.onnx.control_flow import straight
 from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of
+from archloom.tvm_backend.frontends.onnx.einsum import einsum_as_products
 from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
 from archloom.tvm_backend.frontends.onnx.importer import from_onnx
 from archloom.tvm_backend.frontends.onnx.versions import renewed
@@ -115,9 +116,10 @@ def read_skeleton(
 
 
 def plain_operators(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The network with additions for sums, means for normalization over channels, and convolutions of images alone."""
+    """The network with additions for sums, means for normalization over channels, products for ``Einsum``, and
+    convolutions of images alone."""
     for rewrite in (rewrites.sums_to_additions, rewrites.without_dropout, rewrites.normalization_over_channels,
-                    rewrites.plain_convolutions):
+                    einsum_as_products, rewrites.plain_convolutions):
         proto = rewrite(proto)
     return proto
 
