@@ -180,7 +180,7 @@ OPERATORS: Mapping[str, Operator] = {
     "split": Operator(infer.split, xla="split", **_MOVE),
     "stack": Operator(infer.stack, lambda r, t: np.stack(t, r.attr("axis")), xla="stack", **_MOVE),
     "strided_slice": Operator(infer.strided_slice, _strided_slice, "strided_slice", **_MOVE),
-    "nn.pad": Operator(infer.pad, xla="pad", **_MOVE), "tile": Operator(xla="tile", **_MOVE),
+    "nn.pad": Operator(infer.pad, xla="pad", **_MOVE), "tile": Operator(infer.tile, xla="tile", **_MOVE),
     "flip": Operator(**_MOVE), "repeat": Operator(xla="repeat"), "tril": Operator(xla="numpy.tril"),
     "triu": Operator(xla="numpy.triu"),
     "take": Operator(infer.take, lambda r, a, i: np.take(

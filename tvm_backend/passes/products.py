@@ -239,7 +239,7 @@ class _Products(Gathering):
     def _heads_first(self, expr: Any) -> Any:
         """[batch, heads, length, depth]: what was permuted from there, or permuted now."""
         inner: Any = self.made.get(expr) if ir.is_var(expr) else None
-        if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == HEADS_SWAPPED:
+        if ir.op_name(inner) == "permute_dims" and ir.permutation(inner) == HEADS_SWAPPED:
             return inner.args[0]
         return self.emit("permute_dims", expr, axes=list(HEADS_SWAPPED))
 
