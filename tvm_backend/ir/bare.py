@@ -54,7 +54,8 @@ class _Reader:
         if called is not None and called[0] in self.functions:
             return self._written_out(self.functions[called[0]], [self._read(arg) for arg in called[1]])
         value, kind = self._read(binding.value), compat.kind(binding.value)
-        if kind == "tuple" and isinstance(value, nodes.Tuple):  # whose fields may be all that is read of it
+        if isinstance(value, nodes.Constant) or (kind == "tuple" and isinstance(value, nodes.Tuple)):
+            # takes the variable's place: constants are folded, and fields may be all that is read of a tuple
             self.numbered += _NUMBERED.fullmatch(str(binding.var.name)) is not None
             return value
         given = kind == "field" and isinstance(value, nodes.Var)  # in a tuple that is known
