@@ -9,8 +9,9 @@ import torch
 from torch.nn import functional as F
 
 import archloom
-from tests.support.examples import every
-from tests.support.tvm_backend.torch_functions import all_same, random, same
+from archloom.tvm_backend.compile import partition_model
+from tests.support.examples import every, slow
+from tests.support.tvm_backend.torch_functions import Of, all_same, random, same
 
 
 def assigned(x: torch.Tensor) -> torch.Tensor:
@@ -304,6 +305,17 @@ def test_multiply_accumulates(target: str) -> None:
 def test_mended(part: int) -> None:
     """In parts, each of which is imported and compiled as one network."""
     all_same({name: MENDED[name] for name in list(MENDED)[part::4]}, random(2, 4, 6, 8))
+
+
+@pytest.mark.parametrize("part", [
+    list(MENDED)[::4], *(slow([name]) for name in (*MENDED, *OPERATORS))], ids=lambda part: part[0])
+def test_estimates_have_the_operators_of_what_is_compiled(part: list[str]) -> None:
+    """Read without weights, and by TVM."""
+    program = torch.export.export(Of([{**MENDED, **OPERATORS}[name] for name in part]), (random(2, 4, 6, 8),))
+    compiled, estimated = partition_model(archloom.load(program), "qkv"), archloom.estimate(program, "qkv")
+    assert sorted((op.name, op.op, op.macs) for op in estimated.host) == sorted(
+        (op.name, op.op, op.macs) for op in compiled.host.ops)
+    assert estimated.offloaded_macs == compiled.offloaded_macs
 
 
 @pytest.mark.slow
