@@ -67,6 +67,6 @@ def macs(call: ir.Call) -> int:
 def _of_einsum(call: ir.Call) -> int:
     """One for each value of all indices together, which is what TVM's loops do."""
     terms = str(ir.attr(call, "subscripts")).replace(" ", "").partition("->")[0].split(",")
-    shapes = [operand.shape for operand in ir.fields_of(ir.type_of(call.args[0]))]
+    shapes = [getattr(operand, "shape", ()) for operand in ir.fields_of(ir.type_of(call.args[0]))]
     extents = {index: int(extent) for term, shape in zip(terms, shapes) for index, extent in zip(term, shape)}
     return math.prod(extents.values()) if len(terms) > 1 else 0

@@ -18,7 +18,7 @@ from onnx import defs, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, attributes_of, copied, every_node, inlined, opset_of
-from archloom.tvm_backend.frontends.onnx.functions import alone, without_unread
+from archloom.tvm_backend.frontends.onnx.functions import by_reference, without_unread
 from archloom.tvm_backend.frontends.onnx.guard import MAX_FRAMES, MAX_NODES
 from archloom.tvm_backend.frontends.onnx.skeleton import is_blank
 
@@ -198,14 +198,9 @@ class _Writer:
             return {}  # what the network states is known
 
     def _compute(self, node: onnx.NodeProto) -> None:
-        from onnx.reference import ReferenceEvaluator
-
-        given = {name: self.values[name] for name in node.input if name}
-        try:
-            found = ReferenceEvaluator(alone(node, self.model)).run(None, given)
-        except Exception:  # whatever operators of the reference raise; then the value is not known
-            return
-        self.values.update((name, np.asarray(x)) for name, x in zip(node.output, found) if name)
+        found = by_reference(node, self.model, {name: self.values[name] for name in node.input if name})
+        if found is not None:
+            self.values.update((name, x) for name, x in zip(node.output, found) if name)
 
 
 # control flow ---------------------------------------------------------------------------------------------------------
