@@ -122,8 +122,7 @@ class _Lowering:
         lowering = RecordLowering(self.tables, self.graph, self.latencies, accesses, classes,
                                   Placed(accesses, self.expressions), self.statics, self.around)
         places = lowering.records(lists, H.SIZE + len(self.graph.words) + len(known))
-        first = self.tables.put_array(places)
-        d[H.PLACES] = self.tables.put_array(first + AccessSpec.SIZE * np.arange(len(accesses)))
+        first = d[H.ACCESS_TABLE] = self.tables.put_array(places)
         records[:, Instruction.ACCESSES] = first + AccessSpec.SIZE * (np.cumsum(accesses.counts) - accesses.counts)
         table = np.hstack((records, access_lists(self.tables, accesses, classes, first, places)))
         d[H.STATIC_TABLE] = self.tables.put_array(table)

@@ -53,7 +53,7 @@ def go_round(t, record, periods):
     for cache in range(t[H.CACHES]):
         spec, found = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE, NONE
         for order in range(first, first + t[record + layout.LoopSpec.ACCESS_COUNT]):
-            access = t[t[H.PLACES] + order]
+            access = t[H.ACCESS_TABLE] + order * AccessSpec.SIZE
             bits = word_shift(t, record, periods, order) * t[access + AccessSpec.DATA_WIDTH]
             moved = bits // (8 * t[spec + CacheSpec.LINE]) % t[spec + CacheSpec.SETS]
             for k in range(t[access + AccessSpec.STORE_COUNT] if t[access + AccessSpec.PLACE] != NONE else 0):
@@ -136,7 +136,7 @@ def live_places(t, m, record, periods, begin, end):
     count = 0
     first = t[record + layout.LoopSpec.FIRST_ACCESS]
     for order in range(first, first + t[record + layout.LoopSpec.ACCESS_COUNT]):
-        access = t[t[H.PLACES] + order]
+        access = t[H.ACCESS_TABLE] + order * AccessSpec.SIZE
         if t[access + AccessSpec.PLACE] == NONE:
             continue
         low, high = range_of(t, m, t[access + AccessSpec.PLACE])

@@ -70,7 +70,7 @@ def moves_within(t, m, record, periods, last, whole):
     value_ranges(t, m, record, 0, last)
     first = t[record + LoopSpec.FIRST_ACCESS]
     for order in range(first, first + t[record + LoopSpec.ACCESS_COUNT]):
-        access = t[t[H.PLACES] + order]
+        access = t[H.ACCESS_TABLE] + order * AccessSpec.SIZE
         if t[access + AccessSpec.PLACE] == NONE:
             continue
         low, high = range_of(t, m, t[access + AccessSpec.PLACE])
