@@ -20,7 +20,8 @@ from archloom.acadl_models.timing.engine.lowering.records import RecordLowering,
 from archloom.acadl_models.timing.engine.lowering.registers import RegisterLowering
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
-from archloom.acadl_models.timing.engine.state import MOST_LOOKS, Access, Instance, Operand, Request
+from archloom.acadl_models.timing.engine.memory_state import MOST_LOOKS
+from archloom.acadl_models.timing.engine.state import Access, Instance, Operand, Request
 from archloom.acadl_models.timing.loops import TOP, LoopSites
 from archloom.acadl_models.timing.machine import fetch_cycles
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits

@@ -14,6 +14,7 @@ from archloom.acadl_models.timing.engine import layout
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, H, LoopSpec, StoreSpec
+from archloom.acadl_models.timing.engine.memory_state import Cache, Look, LookFlag, LookOp, WayStep
 from archloom.acadl_models.timing.engine.phases.lines import count_miss, hits, pass_on, place_of, put
 from archloom.acadl_models.timing.engine.phases.looks import append, look_at
 from archloom.acadl_models.timing.engine.remembered import Memory
@@ -24,7 +25,7 @@ from archloom.acadl_models.timing.engine.skipping.memories_repeat import (
     word_shift,
 )
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import Cache, Look, LookFlag, LookOp, M, Proportion, WayStep
+from archloom.acadl_models.timing.engine.state import M, Proportion
 
 AT_ONCE = 1 << 12
 """Questions between two copies of the caches, to which an answer that differs leads back."""
