@@ -274,8 +274,7 @@ class Execution:
         buffer = self.isa.buffer(piece.buffer, 0)
         offsets: list[Affine] = []
         dims: list[WindowDim] = []
-        for axis, extent in enumerate(buffer.shape):
-            e = piece.axes[axis] if axis < len(piece.axes) else ast.Range(None, None, None)
+        for axis, (e, extent) in enumerate(zip(piece.over(len(buffer.shape)), buffer.shape, strict=True)):
             if isinstance(e, ast.At):
                 offsets.append(self.value(e.index))
                 dims.append(WindowDim(axis, 1, 1))
