@@ -17,12 +17,12 @@ import pytest
 from onnx import numpy_helper
 
 from archloom import load
-from archloom.oracle.errors import ArchloomError
+from archloom.oracle.errors import ArchloomError, ModelError
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.ir.nodes import Unsupported
 from tests.support.examples import every
-from tests.support.tvm_backend.networks import executable
+from tests.support.tvm_backend.networks import Net, executable
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
 MENDED: dict[str, tuple[str, ...]] = {
@@ -132,6 +132,15 @@ def test_mended(module: str, name: str) -> None:
 ])
 def test_refused(module: str, name: str, expected: str) -> None:
     assert expected in (outcome(cases(module)[f"test_{name}"]) or "")
+
+
+def test_results_that_no_importer_gives_are_refused() -> None:
+    """The places of the largest elements, which TVM's importer leaves out."""
+    net = Net()
+    x = net.input("x", 1, 2, 4, 4)
+    net.nodes.append(onnx.helper.make_node("MaxPool", [x], ["largest", "places"], "pool", kernel_shape=[2, 2]))
+    with pytest.raises(ModelError, match="Expected 2 but Got 1 in MaxPool"):
+        load(net.model("largest", "places"))
 
 
 @pytest.mark.parametrize(("module", "names"), [
