@@ -13,7 +13,6 @@ import archloom
 from archloom.models import catalogue
 from archloom.oracle.errors import InputError, MappingError
 from archloom.tvm_backend import cli
-from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.ir.numbers import is_quantized
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.sources import named_networks
@@ -28,12 +27,6 @@ VIT = "vit_base(image=16,patch=8,width=16,depth=1,heads=2,classes=4)"
 SAMPLE = [("gemm(m=8,n=8,k=16)", "gemmini"), ("gemm(m=8,n=8,k=16,bias=1)", "qkv"), (VIT, "qkv,gemmini"),
           slow(VIT, "qkv"),
           slow("mlp_mixer(image=16,patch=8,width=16,depth=1,tokens=8,channels=16,classes=4)", "gemmini")]
-
-
-@pytest.fixture(autouse=True)
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / "cache"))
-    estimate.forget()
 
 
 def told(capsys: pytest.CaptureFixture[str], model: str, target: str, options: dict[str, int]) -> Report:
