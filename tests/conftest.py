@@ -6,6 +6,7 @@
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     if "torch" in sys.modules:
         keep_tables_of_torch()
+
+
+@pytest.fixture
+def clean_registry() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    from tests.support.tvm_backend.registered import forgotten_after
+
+    with forgotten_after():
+        yield

@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,7 +24,8 @@ from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import names_of
 from benchmarks.networks.own_targets import FOLDER
 from tests.support.examples import examples, often, randoms
-from tests.support.tvm_backend.registered import forgotten_after
+
+pytestmark = pytest.mark.usefixtures("clean_registry")
 
 EXAMPLES = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 MODULES = {**{name: Path(inspect.getfile(importlib.import_module(f"archloom.acadl_models.{name}")))
@@ -37,12 +37,6 @@ OF_ITS_OWN = {"mesh", "triple_ring"}
 
 SLOW = {*OF_ITS_OWN, "mte", "wormhole"}
 """Graphs that take a second to make, or an ISA that takes one to check."""
-
-
-@pytest.fixture(autouse=True)
-def known() -> Iterator[None]:
-    with forgotten_after():
-        yield
 
 
 def accelerator(target: str) -> Accelerator:

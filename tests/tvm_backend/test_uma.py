@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from archloom.uma_targets.gemmini.target import GEMMINI
 from archloom.uma_targets.kit.patterns import fused
 from archloom.uma_targets.kit.strategies import conv2d
 from tests.support.tvm_backend.networks import Net, only, quantized, residual_cnn, split
-from tests.support.tvm_backend.registered import forget, forgotten_after
+from tests.support.tvm_backend.registered import forget
 
 
 class Adder(UMABackend):
@@ -52,12 +52,6 @@ class Adder(UMABackend):
     def _strategy(op: QuantizedOp) -> Lowered:
         work = wl.add(int(np.prod(op.shape)), epilogue=wl.Epilogue(False, 1.0, False, "int8"), name=op.name)
         return Lowered(work, "add", (("A", 0), ("B", 1)), {}, ROW_MAJOR)
-
-
-@pytest.fixture
-def clean_registry() -> Iterator[None]:
-    with forgotten_after():
-        yield
 
 
 def plain_addition() -> Any:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from archloom.acadl_models.acadl import DRAM, SRAM, FunctionalUnit
 from archloom.acadl_models.eyeriss import TECHNOLOGY, eyeriss, mac_of
 from archloom.acadl_models.timing import TimingResult, simulate
-from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, conv2d, gemm
@@ -24,6 +23,7 @@ from archloom.uma_targets.eyeriss.plan import Machine
 from archloom.uma_targets.eyeriss.problem import conv_shape
 from archloom.uma_targets.eyeriss.target import EYERISS
 from benchmarks.published.eyeriss_kernels import conv_stream, gemm_stream
+from tests.support.acadl_models.simulators import agreed
 from tests.support.examples import examples, randoms
 
 SMALL = {"rows": 4, "cols": 3, "glb_kib": 4, "filter_glb_kib": 1, "lookahead": 64}
@@ -33,12 +33,7 @@ def timed(stream: Stream, options: dict[str, int]) -> TimingResult:
     """What both simulators agree on."""
     graph = eyeriss(**options)  # type: ignore[arg-type]
     isa = taidl.load("eyeriss", **graph.parameters)
-    resolved = resolve(stream, isa)
-    found = simulate_reference(graph, resolved)
-    fast = simulate(graph, resolved)
-    assert (fast.cycles, fast.units, fast.storages) == (found.cycles, found.units, found.storages)
-    assert simulate(graph, resolved, skip=False).cycles == found.cycles
-    return found
+    return agreed(graph, resolve(stream, isa))
 
 
 def stream_of(m: int, n: int, k: int, options: dict[str, int]) -> Stream:

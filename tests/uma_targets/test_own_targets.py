@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from archloom.tvm_backend.quantization.scheme import Scheme
 from benchmarks.networks.own_targets import FOLDER, LAYERS, lines_of, over_bound
 from tests.support.examples import every
 from tests.support.tvm_backend.networks import Net, samples
-from tests.support.tvm_backend.registered import forgotten_after
+
+pytestmark = pytest.mark.usefixtures("clean_registry")
 
 MACHINES = sorted(FOLDER.glob("*.py"))
 BOTH = Scheme(per_channel=True, symmetric=False)
@@ -22,12 +22,6 @@ FORMS: list[dict[str, Any]] = [
     {"pads": [1] * 4}, {"pads": [0, 2, 1, 3], "strides": [2, 1]}, {"pads": [2] * 4, "dilations": [2, 2]},
     {"pads": [1] * 4, "group": 6, "o": 6, "strides": [2, 2]}, {"group": 2}, {"k": 1, "bias": False}, {"pads": [3] * 4},
 ]
-
-
-@pytest.fixture(autouse=True)
-def clean_registry() -> Iterator[None]:
-    with forgotten_after():
-        yield
 
 
 @pytest.mark.parametrize("path", MACHINES, ids=lambda p: p.stem)

@@ -29,17 +29,12 @@ from archloom.tvm_backend.targets.choice import choose
 from benchmarks.networks.own_targets import FOLDER
 from tests.support.examples import examples, randoms
 from tests.support.mapper.numpy_workload import random_inputs
-from tests.support.tvm_backend.registered import forgotten_after
+
+pytestmark = pytest.mark.usefixtures("clean_registry")
 
 OUTER = str(FOLDER / "outer.py")
 SUMS = Epilogue(True, 1.0, False, "int32")
 OPTIONS: dict[str, dict[str, Any]] = {OUTER: {"lanes": 4}, "amx": {}}
-
-
-@pytest.fixture(autouse=True)
-def clean_registry() -> Iterator[None]:
-    with forgotten_after():
-        yield
 
 
 def accelerator_of(target: str) -> Accelerator:

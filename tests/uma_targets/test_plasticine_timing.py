@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.plasticine import plasticine
 from archloom.acadl_models.timing import TimingResult, simulate
-from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle import taidl
 from archloom.oracle.errors import GraphError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.uma_targets.plasticine.plan import Machine, tiling_of
+from tests.support.acadl_models.simulators import agreed
 from tests.support.uma_targets.plasticine_streams import gemm_stream
 
 SMALL = {"rows": 2, "cols": 4, "lanes": 4, "pmu_kib": 1, "dram_bytes_per_cycle": 16, "dram_latency_cycles": 10,
@@ -27,13 +27,7 @@ def isa_of(**options: int) -> Isa:
 
 def timed(stream: Stream) -> TimingResult:
     """What both simulators agree on."""
-    graph, isa = plasticine(**SMALL), isa_of(**SMALL)  # type: ignore[arg-type]
-    resolved = resolve(stream, isa)
-    found = simulate_reference(graph, resolved)
-    fast = simulate(graph, resolved)
-    assert (fast.cycles, fast.units, fast.storages) == (found.cycles, found.units, found.storages)
-    assert simulate(graph, resolved, skip=False).cycles == found.cycles
-    return found
+    return agreed(plasticine(**SMALL), resolve(stream, isa_of(**SMALL)))  # type: ignore[arg-type]
 
 
 def pattern(*body: Instr) -> Stream:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -26,14 +25,9 @@ from archloom.tvm_backend.quantization.scheme import Scheme
 from archloom.uma_targets.kit import requantized
 from tests.support.examples import every, slow
 from tests.support.tvm_backend.networks import Net, samples
-from tests.support.tvm_backend.registered import forgotten_after
 from tests.support.uma_targets.rounders import ROUNDINGS, rounder
 
-
-@pytest.fixture(autouse=True)
-def clean_registry() -> Iterator[None]:
-    with forgotten_after():
-        yield
+pytestmark = pytest.mark.usefixtures("clean_registry")
 
 
 def rounded(name: str, total: int, multiplier: int, shift: int) -> int:

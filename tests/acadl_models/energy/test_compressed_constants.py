@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +22,7 @@ from tests.support.acadl_models.reordering import exchanged
 from tests.support.examples import examples
 from tests.support.tvm_backend.registered import forgotten_after
 
-
-@pytest.fixture(autouse=True)
-def clean_registry() -> Iterator[None]:
-    with forgotten_after():
-        yield
+pytestmark = pytest.mark.usefixtures("clean_registry")
 
 
 def squeezed(name: str, share: float) -> acadl.ArchitectureGraph:

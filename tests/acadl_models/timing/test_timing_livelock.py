@@ -31,6 +31,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError, StreamError
 from archloom.oracle.resolved import ResolvedLoop, ResolvedStream
 from archloom.oracle.stream import Loop
+from tests.support.acadl_models.simulators import agreed
 from tests.support.acadl_models.timing_builders import COLS, ROWS, after, front, instr, stream, window
 
 LENGTH = 40
@@ -111,9 +112,7 @@ def test_a_step_that_comes_to_take_no_time_is_named(
 
 
 def test_a_unit_of_no_latency_ends_with_its_requests() -> None:
-    graph = machine(latency="left - left")
-    found = simulate(graph, countdown())
-    assert found == simulate_reference(graph, countdown())
+    found = agreed(machine(latency="left - left"), countdown())
     assert found.instructions == LENGTH and found.cycles > LENGTH
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -28,10 +27,9 @@ from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedInstr, Window, WindowDim
-from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
+from tests.support.acadl_models.simulators import InstanceLog, in_the_page, simulate_logged
 from tests.support.acadl_models.timing_builders import after, front, hbm, instr, stream
 
-PAGE = Path(__file__).parents[3] / "docs" / "timing_semantics.md"
 SIZE = 1 << 16
 
 
@@ -62,13 +60,6 @@ def run(graph: ArchitectureGraph, *body: ResolvedInstr) -> tuple[TimingResult, l
     result = simulate_logged(graph, program, log)
     assert simulate(graph, program) == result
     return result, sorted(log, key=lambda entry: entry.number)
-
-
-def in_the_page(rows: list[list[object]]) -> None:
-    text = PAGE.read_text()
-    for row in rows:
-        line = "| " + " | ".join(map(str, row)) + " |"
-        assert line in text, f"docs/timing_semantics.md lacks the row {line}"
 
 
 def one_cache(slots: int = 1, **options: object) -> Callable[[], tuple[DataStorage, DataStorage]]:

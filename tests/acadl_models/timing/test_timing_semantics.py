@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,10 +29,8 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.timing import simulate
 from archloom.oracle.resolved import ResolvedInstr, ResolvedStream
-from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
+from tests.support.acadl_models.simulators import InstanceLog, in_the_page, simulate_logged
 from tests.support.acadl_models.timing_builders import after, front, instr, stream, window
-
-PAGE = Path(__file__).parents[3] / "docs" / "timing_semantics.md"
 
 
 def built(make: Callable[[], None], semantics: Semantics, **hazards: Any) -> ArchitectureGraph:
@@ -69,13 +66,6 @@ def run(
     result = simulate_logged(graph, program, log)
     assert simulate(graph, program, skip=False) == simulate(graph, program) == result
     return sorted(log, key=lambda entry: entry.number)
-
-
-def in_the_page(rows: list[list[object]]) -> None:
-    text = PAGE.read_text()
-    for row in rows:
-        line = "| " + " | ".join(map(str, row)) + " |"
-        assert line in text, f"docs/timing_semantics.md lacks the row {line}"
 
 
 def chain() -> None:

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference as step_by_step
 from archloom.acadl_models.wormhole import wormhole
@@ -26,21 +24,9 @@ from archloom.oracle.errors import GraphError, MappingError, StreamError, Target
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from tests.support.examples import examples, slow
+from tests.support.mapper.small_meshes import mesh
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (4, 2))
-
-QUICK = {
-    "launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "vector_cycles": 1, "dram_latency_cycles": 20,
-    "dram_bytes_per_cycle": 2048, "noc_bytes_per_cycle": 256,
-}
-"""Times that are short for the step-by-step simulator."""
-
-
-@cache
-def mesh(rows: int, columns: int, sums: int = 8, tiles: int = 40) -> ArchitectureGraph:
-    """Few and small cores, so that everything is cut into pieces."""
-    l1_bytes = 2048 * (2 * sums + tiles + 1)
-    return wormhole(rows=rows, columns=columns, sums=sums, stats=16, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
 
 
 def factors(extent: int) -> list[tuple[int, int, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -30,21 +29,14 @@ from archloom.oracle.resolve import MAX_INSTRUCTIONS
 from archloom.oracle.xla import compile_stream
 from benchmarks.cores.templates import vendor_attention
 from tests.support.examples import every, examples, slow
+from tests.support.mapper import small_meshes
 from tests.support.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3))
 
-QUICK = {
-    "launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "vector_cycles": 1, "dram_latency_cycles": 20,
-    "dram_bytes_per_cycle": 2048, "noc_bytes_per_cycle": 256,
-}
-"""Times that are short for the step-by-step simulator."""
 
-
-@cache
 def mesh(rows: int, columns: int) -> ArchitectureGraph:
-    l1_bytes = 2048 * (40 + 62)
-    return wormhole(rows=rows, columns=columns, sums=20, stats=32, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
+    return small_meshes.mesh(rows, columns, sums=20, tiles=61, stats=32)
 
 
 def divisors(extent: int) -> st.SearchStrategy[int]:

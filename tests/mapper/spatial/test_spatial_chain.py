@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
@@ -24,21 +23,14 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import examples, slow
+from tests.support.mapper import small_meshes
 from tests.support.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (3, 1), (3, 3))
 
-QUICK = {
-    "launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "vector_cycles": 1, "dram_latency_cycles": 20,
-    "dram_bytes_per_cycle": 2048, "noc_bytes_per_cycle": 256,
-}
-"""Times that are short for the step-by-step simulator."""
 
-
-@cache
 def mesh(rows: int, columns: int) -> ArchitectureGraph:
-    l1_bytes = 2048 * (60 + 2 * 8 + 1)
-    return wormhole(rows=rows, columns=columns, sums=8, stats=16, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
+    return small_meshes.mesh(rows, columns, tiles=60)
 
 
 def pairs(extent: int) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.workloads import emitted
 from archloom.oracle.interpreter import run
 from archloom.oracle.xla.oracle import compile_stream
-from tests.support.mapper.spatial_cases import mesh
+from tests.support.mapper.small_meshes import mesh
 
 GEMM = TileGemm(8, 8, 8)
 PLANS = {

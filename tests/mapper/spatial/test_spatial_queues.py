@@ -17,7 +17,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from tests.support.mapper.queue_executor import run_in_any_order
-from tests.support.mapper.spatial_cases import mesh
+from tests.support.mapper.small_meshes import mesh
 
 WITH = 400
 """Semaphores of a core."""

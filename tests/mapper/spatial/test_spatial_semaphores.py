@@ -38,7 +38,8 @@ from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from archloom.oracle.xla.oracle import compile_stream
 from tests.support.examples import every, examples, slow
 from tests.support.mapper.queue_executor import Stuck, queue_by_meaning, run_in_any_order
-from tests.support.mapper.spatial_cases import Case, cases, mesh
+from tests.support.mapper.small_meshes import mesh
+from tests.support.mapper.spatial_cases import Case, cases
 from tests.support.oracle.flat_trace import flat_trace
 
 WITH = 400

@@ -27,7 +27,7 @@ from archloom.mapper.spatial.space import space
 from archloom.mapper.spatial.workloads import emitted, search, search_workload
 from tests.support.examples import slow
 from tests.support.mapper.plain_space import RULES, left_out
-from tests.support.mapper.spatial_cases import mesh
+from tests.support.mapper.small_meshes import mesh
 
 SOME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 

@@ -17,7 +17,7 @@ from archloom.oracle.resolve import resolve
 from benchmarks.cores import tl_network
 from tests.support.examples import slow
 from tests.support.mapper.queue_executor import run_in_any_order
-from tests.support.mapper.spatial_cases import mesh
+from tests.support.mapper.small_meshes import mesh
 
 
 @pytest.mark.parametrize("plan", [

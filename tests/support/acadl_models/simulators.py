@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import TimingResult, log, simulate
@@ -69,3 +70,18 @@ def check_equal(graph: ArchitectureGraph, stream: ResolvedStream) -> TimingResul
     found = check_skipping(graph, stream)
     assert found == expected
     return found
+
+
+def agreed(graph: ArchitectureGraph, stream: ResolvedStream) -> TimingResult:
+    """What the engine finds, with and without skipping, and the step-by-step simulator, too."""
+    found = simulate(graph, stream)
+    assert found == simulate(graph, stream, skip=False) == simulate_reference(graph, stream)
+    return found
+
+
+def in_the_page(rows: list[list[object]]) -> None:
+    """The rows stand in a table of docs/timing_semantics.md."""
+    text = (Path(__file__).parents[3] / "docs" / "timing_semantics.md").read_text()
+    for row in rows:
+        line = "| " + " | ".join(map(str, row)) + " |"
+        assert line in text, f"docs/timing_semantics.md lacks the row {line}"

@@ -25,10 +25,13 @@ QUICK = {
 
 
 @cache
-def mesh(rows: int, columns: int) -> ArchitectureGraph:
-    """Few and small cores, so that everything is cut into pieces."""
-    l1_bytes = 2048 * (2 * 8 + 40 + 1)
-    return wormhole(rows=rows, columns=columns, sums=8, stats=16, l1_bytes=l1_bytes, **QUICK)  # type: ignore[arg-type]
+def mesh(
+    rows: int, columns: int, sums: int = 8, tiles: int = 40, semaphores: int = 0, stats: int = 16
+) -> ArchitectureGraph:
+    """Few and small cores, so that everything is cut into pieces: so many ``tiles`` are in L1 beside sums."""
+    return wormhole(
+        rows=rows, columns=columns, sums=sums, stats=stats, l1_bytes=2048 * (2 * sums + tiles + 1),
+        semaphores=semaphores, **QUICK)  # type: ignore[arg-type]
 
 
 def some_plan(data: st.DataObject, work: Contraction, machine: Machine) -> PartedPlan:

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.space import space
 from archloom.mapper.spatial.workloads import search
 from archloom.oracle.errors import MappingError
-
-QUICK = {
-    "launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "vector_cycles": 1, "dram_latency_cycles": 20,
-    "dram_bytes_per_cycle": 2048, "noc_bytes_per_cycle": 256,
-}
-"""Times that are short for the step-by-step simulator."""
-
-
-@cache
-def mesh(rows: int, columns: int, sums: int, tiles: int, semaphores: int = 0) -> ArchitectureGraph:
-    return wormhole(
-        rows=rows, columns=columns, sums=sums, stats=16, l1_bytes=2048 * (2 * sums + tiles + 1), semaphores=semaphores,
-        **QUICK)  # type: ignore[arg-type]
+from tests.support.mapper.small_meshes import mesh
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,18 @@ def quantized_conv(builder: Any, x: Any, channels: int, kernel: int = 3, seed: i
     return requantized(builder, builder.emit(relax.op.nn.relu(y)))
 
 
+def small_conv(builder: Any, x: Any) -> Any:
+    """A quantized convolution of stride 1, which the vanilla accelerator takes."""
+    w = weights(builder, 4, 3, 3, 3)
+    return requantized(builder, builder.emit(relax.op.nn.conv2d(requantized(builder, x), w, padding=1)))
+
+
+def mixed(builder: Any, x: Any) -> Any:
+    """A quantized product, then one of floats."""
+    y = builder.emit(relax.op.matmul(requantized(builder, x), weights(builder, 8, 8)))
+    return dense(builder, requantized(builder, y), 4)
+
+
 # running --------------------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,6 @@ import archloom
 from archloom.models import catalogue
 from archloom.oracle.errors import InputError, MappingError
 from archloom.tvm_backend import cli
-from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.ir.numbers import is_quantized
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.sources import named_networks
@@ -92,12 +91,6 @@ def growing() -> nn.Module:
 MODULES: tuple[tuple[Callable[[], nn.Module], tuple[int, ...]], ...] = (
     (Queries, (1, 6, 16)), (Windows, (2, 8, 16)), (Frames, (1, 3, 8)), (growing, (1, 4, 5, 5)), (Experts, (1, 5, 8)))
 """Modules of torch, and the shape of what they take."""
-
-
-@pytest.fixture(autouse=True)
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / "cache"))
-    estimate.forget()
 
 
 def told(capsys: pytest.CaptureFixture[str], model: str, target: str, options: dict[str, int]) -> Report:

@@ -28,12 +28,6 @@ SMALL = Space(
 DIM = {"dim": 8}
 
 
-@pytest.fixture(autouse=True)
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / "cache"))
-    estimate.forget()
-
-
 def layers(report: Report) -> dict[str, Any]:
     return {layer.name: replace(layer, region=None) for layer in report.layers}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import onnx
 import pytest
 
 from archloom.tvm_backend.compiled import Partition
-from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.network import OnnxNetwork
 from archloom.tvm_backend.estimate.pieces import Undivided, pieces_of
@@ -31,12 +29,6 @@ from tests.support.tvm_backend.small_networks import float_cnn
 SMALL = Space(
     images=(16, 24), multipliers=(0.25, 0.5), kernels=(1, 3), expansions=(1, 2),
     stages=(Stage(16, 2, (1, 2)), Stage(24, 1, (1, 2))), stem=8, first=8, head=16, classes=5)
-
-
-@pytest.fixture(autouse=True)
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / "cache"))
-    estimate.forget()
 
 
 def request_of(target: str = "gemmini", **options: object) -> Request:

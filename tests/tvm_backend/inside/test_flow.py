@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,17 +12,10 @@ from archloom.tvm_backend.ir.compat import relax, tvm
 from archloom.tvm_backend.targets.registry import BUILT_IN
 from tests.support.examples import often, slow
 from tests.support.tvm_backend import inside
-from tests.support.tvm_backend.registered import forgotten_after
 from tests.support.tvm_backend.vanilla import VanillaInt8
 
 op = relax.op
 X = inside.floats(4, 8)
-
-
-@pytest.fixture
-def clean_registry() -> Iterator[None]:
-    with forgotten_after():
-        yield
 
 
 @pytest.mark.slow
@@ -49,11 +41,6 @@ def test_the_module_that_is_partitioned_is_one_of_tvms() -> None:
     assert [gv.name_hint for gv in after.functions] == ["main"] and len(after.attrs["external_mods"]) == 2
 
 
-def small_conv(builder: Any, x: Any) -> Any:
-    w = inside.weights(builder, 4, 3, 3, 3)
-    return inside.requantized(builder, builder.emit(op.nn.conv2d(inside.requantized(builder, x), w, padding=1)))
-
-
 def named(name: str) -> VanillaInt8:
     return type("Named", (VanillaInt8,), {"target_name": name})()
 
@@ -61,7 +48,7 @@ def named(name: str) -> VanillaInt8:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [slow("own_target"), "own-target"])
 def test_a_target_that_registers_when_tvm_is_there_already(name: str, clean_registry: None) -> None:
-    module = inside.built({"x": [(1, 3, 8, 8)]}, small_conv)
+    module = inside.built({"x": [(1, 3, 8, 8)]}, inside.small_conv)
     x = inside.floats(1, 3, 8, 8)
     with pytest.raises(archloom.TargetError, match=f"target '{name}' is not registered, so that RunCodegen does not"):
         archloom.tvm.partition_for(named(name), module)
@@ -81,7 +68,7 @@ def test_names_that_differ_in_a_dash_stay_apart(clean_registry: None) -> None:
         named(name).register()
 
     def make(builder: Any, x: Any) -> Any:
-        return [small_conv(builder, x), inside.quantized_conv(builder, inside.requantized(builder, x), 4)]
+        return [inside.small_conv(builder, x), inside.quantized_conv(builder, inside.requantized(builder, x), 4)]
 
     module = inside.built({"x": [(1, 3, 8, 8)]}, make)
     module = archloom.tvm.partition_for("one-two", module, host=False)
@@ -89,18 +76,12 @@ def test_names_that_differ_in_a_dash_stay_apart(clean_registry: None) -> None:
     assert sorted(gv.name_hint for gv in module.functions) == ["main", "one_two_0"]
 
 
-def mixed(builder: Any, x: Any) -> Any:
-    """A quantized product, then one of floats."""
-    y = builder.emit(op.matmul(inside.requantized(builder, x), inside.weights(builder, 8, 8)))
-    return inside.dense(builder, inside.requantized(builder, y), 4)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("targets", "codegens"), [
     ("gemmini,qkv", {"gemmini": 1, "qkv": 1}), slow(["qkv", "gemmini"], {"qkv": 2}), slow("qkv", {"qkv": 2}),
 ])
 def test_several_targets_in_order_of_preference(targets: Any, codegens: dict[str, int]) -> None:
-    module = inside.built({"x": [(4, 8)]}, mixed)
+    module = inside.built({"x": [(4, 8)]}, inside.mixed)
     partitioned = archloom.tvm.partition_for(targets, module)
     for name in ("gemmini", "qkv"):
         assert len(inside.regions(partitioned, name)) == codegens.get(name, 0)
@@ -112,7 +93,7 @@ def test_several_targets_in_order_of_preference(targets: Any, codegens: dict[str
 @pytest.mark.slow
 def test_one_target_after_the_other() -> None:
     """The first leaves operators in main; the second gets regions of names that are free."""
-    module = inside.built({"x": [(4, 8)]}, mixed)
+    module = inside.built({"x": [(4, 8)]}, inside.mixed)
     partitioned = archloom.tvm.partition_for("gemmini", module, host=False, dim=8)
     partitioned = archloom.tvm.partition_for("qkv", partitioned, host=False)
     partitioned = archloom.tvm.partition_for("gemmini", partitioned, dim=8)  # finds nothing; the host's are left

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,23 +17,10 @@ from archloom.tvm_backend.ir.compat import relax, tvm
 from archloom.tvm_backend.targets.backend import UMAPhase
 from tests.support.examples import slow
 from tests.support.tvm_backend import inside
-from tests.support.tvm_backend.registered import forgotten_after
 from tests.support.tvm_backend.vanilla import VanillaInt8
 
 op, passes = relax.op, relax.transform
 X = inside.floats(4, 8)
-
-
-@pytest.fixture
-def clean_registry() -> Iterator[None]:
-    with forgotten_after():
-        yield
-
-
-def image(builder: Any, x: Any) -> Any:
-    """A quantized convolution of stride 1, which the vanilla accelerator takes."""
-    w = inside.weights(builder, 4, 3, 3, 3)
-    return inside.requantized(builder, builder.emit(op.nn.conv2d(inside.requantized(builder, x), w, padding=1)))
 
 
 @pytest.mark.slow
@@ -79,7 +65,7 @@ def test_attributes_that_clash_or_are_none_are_refused(clean_registry: None) -> 
     with pytest.raises(archloom.TargetError, match="attribute 'other': expected a default that is a number"):
         target._register_target_attr("other", None)  # type: ignore[arg-type]
     target.register()
-    module = inside.built({"x": [(1, 3, 8, 8)]}, image)
+    module = inside.built({"x": [(1, 3, 8, 8)]}, inside.small_conv)
     with pytest.raises(archloom.TargetError, match="unknown option 'varient'"):
         archloom.tvm.partition_for("vanilla_int8", module, varient="two")
 
@@ -142,11 +128,7 @@ def test_quantized_networks_are_taken() -> None:
 @pytest.mark.slow
 def test_several_accelerators_in_one_network() -> None:
     """RFC 60, #12087: an example from end to end, with several accelerators at once."""
-    def make(builder: Any, x: Any) -> Any:
-        y = builder.emit(op.matmul(inside.requantized(builder, x), inside.weights(builder, 8, 8)))
-        return inside.dense(builder, inside.requantized(builder, y), 4)
-
-    module = inside.built({"x": [(4, 8)]}, make)
+    module = inside.built({"x": [(4, 8)]}, inside.mixed)
     ready = archloom.tvm.Offload("gemmini,qkv")(module)
     inside.same(inside.run(tvm.compile(ready, target="llvm"), X), inside.alone(module, X))
     assert {"gemmini_0", "qkv_0"} <= {b.var.name for block in ready["main"].body.blocks for b in block.bindings}
@@ -245,7 +227,7 @@ def test_folding_constants_before_quantized_patterns_is_noticed() -> None:
 def test_converting_layouts_around_regions(host: bool) -> None:
     """#17541: ConvertLayout crashed on tensors whose layout it did not know."""
     def make(builder: Any, x: Any) -> Any:
-        y = image(builder, x)
+        y = inside.small_conv(builder, x)
         w = inside.const(inside.floats(2, 4, 3, 3))
         z = builder.emit(op.nn.relu(builder.emit(op.nn.conv2d(y, w, padding=1))))
         return builder.emit(op.add(z, builder.emit(op.nn.conv2d(y, w, padding=1))))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.tvm_backend.registered import forgotten_after
-
 Shape = tuple[int, ...]
 
 
 @pytest.fixture(autouse=True)
-def clean_registry() -> Iterator[None]:
-    with forgotten_after():
-        yield
+def forgets(clean_registry: None) -> None:
+    """Nothing that a test registers is known to the next one."""
 
 
 @pytest.fixture(scope="session")

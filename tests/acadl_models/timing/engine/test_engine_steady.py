@@ -21,7 +21,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.engine import remembered
 from archloom.acadl_models.timing.engine import run as running
 from archloom.acadl_models.timing.reference import simulate_reference
@@ -31,6 +31,7 @@ from archloom.oracle.errors import GraphError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import Buffer, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.tvm_backend.targets.choice import choose
+from tests.support.acadl_models.simulators import agreed
 from tests.support.acadl_models.timing_builders import COLS, after, front, instr, stream, window
 from tests.support.examples import examples, slow
 
@@ -81,28 +82,21 @@ def pair(write: Affine | int, read: Affine | int, **attributes: Affine | int) ->
     )
 
 
-def check(graph: ArchitectureGraph, s: ResolvedStream) -> TimingResult:
-    """Skipping, stepping and the step-by-step simulator agree."""
-    found = simulate(graph, s)
-    assert found == simulate(graph, s, skip=False) == simulate_reference(graph, s)
-    return found
-
-
 i, j, k = (Affine.variable(v) for v in "ijk")
 
 
 def test_a_steady_loop_is_skipped() -> None:
-    found = check(machine(), long_stream(loop("i", 1500, *pair(i % 2, (i + 1) % 2))))
+    found = agreed(machine(), long_stream(loop("i", 1500, *pair(i % 2, (i + 1) % 2))))
     assert found.stepped_instructions < 400
 
 
 def test_windows_that_move_together_are_skipped() -> None:
-    found = check(machine(), long_stream(loop("i", 1500, *pair(i * 2, i * 2))))
+    found = agreed(machine(), long_stream(loop("i", 1500, *pair(i * 2, i * 2))))
     assert found.stepped_instructions < 400
 
 
 def test_windows_that_never_meet_are_skipped_although_they_part() -> None:
-    found = check(machine(), long_stream(loop("i", 1500, *pair(i, ROWS - 1 - i))))
+    found = agreed(machine(), long_stream(loop("i", 1500, *pair(i, ROWS - 1 - i))))
     assert found.stepped_instructions < 400
 
 
@@ -110,14 +104,14 @@ def test_windows_that_never_meet_are_skipped_although_they_part() -> None:
 def test_nothing_is_skipped_over_a_meeting_to_come(row: int) -> None:
     """Each iteration writes the next row; a fixed row is read: they meet once, and the reader must wait then."""
     graph = machine(slow=40)
-    found = check(graph, long_stream(loop("i", 600, *pair(i, row))))
-    parted = check(graph, long_stream(loop("i", 600, *pair(i, 2000))))
+    found = agreed(graph, long_stream(loop("i", 600, *pair(i, row))))
+    parted = agreed(graph, long_stream(loop("i", 600, *pair(i, 2000))))
     assert found.unit("compute").dependency_stall_cycles > parted.unit("compute").dependency_stall_cycles == 0
     assert parted.stepped_instructions < 400
 
 
 def test_windows_that_catch_up_are_stepped() -> None:
-    check(machine(), long_stream(loop("i", 900, *pair(i * 2, i + 450))))
+    agreed(machine(), long_stream(loop("i", 900, *pair(i * 2, i + 450))))
 
 
 @pytest.mark.parametrize("last_bank", [2, 9])
@@ -125,23 +119,23 @@ def test_an_access_that_walks_through_banks_is_not_skipped_over_their_border(las
     """The last bank is slower: an engine that skipped into it with the pace of the first would be too fast."""
     step = ROWS // 1024
     graph = machine(banks=4, last_bank=last_bank)
-    check(graph, long_stream(loop("i", 1024, *pair(0, i * step))))
+    agreed(graph, long_stream(loop("i", 1024, *pair(0, i * step))))
 
 
 def test_a_latency_that_never_repeats_is_stepped() -> None:
-    found = check(machine(slow="1 + a // 8"), long_stream(loop("i", 300, *pair(i, i + 4000, a=i))))
+    found = agreed(machine(slow="1 + a // 8"), long_stream(loop("i", 300, *pair(i, i + 4000, a=i))))
     assert found.skipped_share == 0
 
 
 def test_a_latency_that_repeats_is_skipped_by_whole_periods() -> None:
-    found = check(machine(slow="1 + a"), long_stream(loop("i", 1500, *pair(i, i + 4000, a=i % 7))))
+    found = agreed(machine(slow="1 + a"), long_stream(loop("i", 1500, *pair(i, i + 4000, a=i % 7))))
     assert found.skipped_share > 0.5
 
 
 def test_only_the_end_of_a_nest_differs_from_its_middle() -> None:
     inner = loop("k", 6, *pair(k + (j % 2) * 8, k + ((j + 1) % 2) * 8))
     nest = loop("i", 5, loop("j", 7, inner, *pair(100, 200)), *pair(1, 0))
-    found = check(machine(), long_stream(nest, *pair(0, 1)))
+    found = agreed(machine(), long_stream(nest, *pair(0, 1)))
     assert found.instructions == 5 * (7 * (12 + 2) + 2) + 2
 
 
@@ -150,7 +144,7 @@ def test_transitions_recur_although_the_loops_around_do_not() -> None:
     body = [pair(16 + 2 * n, 17 + 2 * n) for n in range(30)]
     flat = [node for p in body for node in p]
     nest = loop("i", 3, loop("j", 3, loop("k", 3, *flat)))
-    found = check(machine(), long_stream(nest))
+    found = agreed(machine(), long_stream(nest))
     assert found.instructions == 27 * 60
     assert found.stepped_instructions < found.instructions / 2
 
@@ -159,7 +153,7 @@ def test_snapshots_of_inner_loops_do_not_displace_those_of_outer_ones(monkeypatc
     """The queue before the slower unit fills during each inner loop, whose passes differ; its activations are alike."""
     monkeypatch.setattr(remembered, "SNAPSHOT_WORDS", 1)  # room for four snapshots
     inner = loop("j", 40, *pair(j % 2, (j + 1) % 2))
-    found = check(machine(depth=64), long_stream(loop("i", 30, inner, *pair(7, 7))))
+    found = agreed(machine(depth=64), long_stream(loop("i", 30, inner, *pair(7, 7))))
     assert found.stepped_instructions < found.instructions / 3
 
 
@@ -199,7 +193,7 @@ def test_a_billion_instructions_take_the_memory_and_time_of_a_thousand() -> None
 
 @pytest.mark.slow
 def test_more_in_flight_than_the_first_pool_holds() -> None:
-    found = check(machine(depth=700, slow=60), long_stream(loop("i", 900, *pair(i, i))))
+    found = agreed(machine(depth=700, slow=60), long_stream(loop("i", 900, *pair(i, i))))
     assert found.instructions == 1800
 
 
