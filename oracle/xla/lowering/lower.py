@@ -15,7 +15,7 @@ from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
 from archloom.oracle.xla.lowering.folds import fold, one_chain, with_last_steps
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, known
-from archloom.oracle.xla.lowering.programs import Program, program
+from archloom.oracle.xla.lowering.programs import Gathered, gathered
 from archloom.oracle.xla.lowering.sums import summed
 from archloom.oracle.xla.lowering.views import Spread, extent, grid, names_of, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
@@ -106,8 +106,8 @@ class Lowering:
         found = self._program(e, ranges)
         return found.leaves if found is not None else e.children if isinstance(e, Map) else ()
 
-    def _program(self, e: Expr, ranges: Ranges) -> Program | None:
-        return program(e, ranges, lambda o: _key(o, ranges) in self._made or with_last_steps(o, ranges) is not o)
+    def _program(self, e: Expr, ranges: Ranges) -> Gathered | None:
+        return gathered(e, ranges, lambda o: _key(o, ranges) in self._made or with_last_steps(o, ranges) is not o)
 
     def _bounded(self, found: Spread) -> Spread:
         """Unraisable for a tensor that is too large."""
@@ -167,13 +167,15 @@ class Lowering:
             for leaf in steps.leaves:  # which may make what would be a step here
                 self.spread(leaf, ranges)
             steps = self._program(e, ranges)
-        operands = e.operands if steps is None else steps.leaves
-        # a fused multiply-add takes less where an operand is known
-        given = [known(o) if e.opcode == "fma" else None for o in operands]
-        arrays = [self.spread(o, ranges).expand(names) if x is None else x.reshape((1,) * len(names))
-                  for o, x in zip(operands, given, strict=True)]
         if steps is not None:
-            return Spread(fused(*arrays, flush=dict(e.attributes)["subnormals"] == "flush", steps=steps.steps), names)
+            leaves = [self.spread(o, ranges).expand(names) for o in steps.leaves]
+            return Spread(fused(steps.program, *(
+                convert(x, "i1", "u32") if o.dtype == "i1" else x for o, x in zip(steps.leaves, leaves, strict=True))),
+                names)
+        # a fused multiply-add takes less where an operand is known
+        given = [known(o) if e.opcode == "fma" else None for o in e.operands]
+        arrays = [self.spread(o, ranges).expand(names) if x is None else x.reshape((1,) * len(names))
+                  for o, x in zip(e.operands, given, strict=True)]
         types = [o.dtype for o in e.operands]
         return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype, types), names)
 
