@@ -14,9 +14,9 @@ from archloom.oracle.native.program import Place, Program
 from archloom.oracle.native.sharing_code import Job, sharing
 from archloom.oracle.native.vectors import control_set, splat
 
-LANES = 16
+LANES = 32
 """Elements of a vector, and columns that a matrix has at least: the last vector of a row begins as many before its end,
-and makes some elements twice."""
+and makes some elements twice. It takes two registers of AVX-512, of which one is computed while the other waits."""
 
 PART = 1 << 14
 """About how many elements a part has, of which cores take one after the other."""
