@@ -17,8 +17,9 @@ from archloom.oracle.taidl.operators.numbers import fma
 from archloom.oracle.xla.lowering.extremes import PIECES, pieces
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.notation.build import guard_of, map_of, switch_of
-from archloom.oracle.xla.notation.expr import Carry, Const, Expr, Extreme, Leaf
-from archloom.oracle.xla.notation.sums import fold_of
+from archloom.oracle.xla.notation.expr import Carry, Const, Expr, Extreme, Leaf, Map
+from archloom.oracle.xla.notation.sums import extreme_of, fold_of
+from archloom.oracle.xla.notation.traits import walk
 from tests.support.examples import examples
 
 ROWS, ALONG = 60, 90
@@ -56,6 +57,16 @@ def test_extremes_of_cases_are_those_of_their_extremes(data: st.DataObject, kind
     made = jax.jit(lambda x: Lowering({"x": x}).tensor(e, ("i",), RANGES))(numbers)
     np.testing.assert_array_equal(np.asarray(made), getattr(values, kind)(1))
     assert sum(piece.variables[0][1] for piece in pieces(e, RANGES)) == ALONG
+
+
+def test_what_operations_share_is_looked_at_once() -> None:
+    """An expression of 60 nodes, which is one of 2^60 where each stands by itself."""
+    body = plain(I * ALONG + V)
+    for _ in range(59):
+        body = Map("multiply", (body, body), (), "i32")
+    assert len(list(walk(body))) == 60
+    found = extreme_of("max", (("v", ALONG),), body, WITHIN)
+    assert isinstance(found, Extreme) and found.variables[0][1] == ALONG
 
 
 @pytest.mark.skipif(not native.possible(), reason="JAX runs elsewhere than on an x86 processor with FMA")
