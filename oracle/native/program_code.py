@@ -6,6 +6,7 @@ depends on one number, or on a row's, is computed once, or once for a row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from archloom.oracle.native.handler import handler
@@ -33,8 +34,13 @@ def module(symbol: str, *, program: Program, places: tuple[Place, ...], control:
     row, then the numbers, of 32 bits each, as one array. Its result has two axes, of at least :data:`LANES` columns.
     ``control``: bits of MXCSR to clear and to set while it runs.
     """
-    return "\n".join((declarations(LANES), _CONTROL, handler(symbol), sharing(), _JOB.type, _run(),
-                      _part(control), _block(program, places)))
+    around = "\n".join((handler(symbol), sharing(), _JOB.type, _run(), _part(control)))
+    return "\n".join((declarations(LANES), _CONTROL, _as_it_is(around), _block(program, places)))
+
+
+def _as_it_is(text: str) -> str:
+    """Functions that LLVM does not optimize, which would take longer than all that computes."""
+    return re.sub(r"^(define .*\)) {$", r"\1 noinline optnone {", text, flags=re.MULTILINE)
 
 
 _CONTROL = """declare void @llvm.x86.sse.stmxcsr(ptr)
