@@ -28,8 +28,18 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, cache_level, connect, incomplete_sets, issue, macs, registers, shared
+from archloom.acadl_models.options import Clock, Size, Stated, check
+from archloom.acadl_models.parts import (
+    Fetch,
+    cache_level,
+    connect,
+    incomplete_sets,
+    issue,
+    macs,
+    registers,
+    shared,
+    unfetched,
+)
 
 STATED = Stated("amx")
 LINE_BYTES = 64
@@ -80,7 +90,7 @@ def amx(
 
     Raises TargetError that lists every option out of range.
     """
-    _check_options(locals())
+    check(amx, locals(), *unfetched(locals()), *incomplete_sets(locals(), {"l1": LINE_BYTES, "l2": LINE_BYTES}))
     isa = STATED.isa({})
 
     @acadl.generate
@@ -152,11 +162,3 @@ def _cache(
     return cache_level(
         name, behind, kib, ways, LINE_BYTES, port_bytes=LINE_BYTES, hit_cycles=cycles, miss_cycles=cycles,
         requests=requests, ports=ports)
-
-
-def _check_options(options: dict[str, object]) -> None:
-    problems = problems_of(amx, options)
-    entries, width = options["issue_entries"], options["fetch_width"]
-    if isinstance(entries, int) and isinstance(width, int) and entries < width:
-        problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")
-    refuse("amx", [*problems, *incomplete_sets(options, {"l1": LINE_BYTES, "l2": LINE_BYTES})])

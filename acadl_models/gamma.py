@@ -17,7 +17,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl, parts
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
+from archloom.acadl_models.options import Clock, Size, Stated, check
 from archloom.acadl_models.parts import Fetch, Place, connect, shared
 from archloom.oracle.taidl.isa import Isa
 
@@ -114,7 +114,7 @@ def gamma(
 
     Raises TargetError that lists every option out of range.
     """
-    _check_options(locals())
+    check(gamma, locals(), *parts.unfetched(locals()))
     isa = STATED.isa(locals(), scratchpad_rows=(scratchpad_kib << 10) // STATED.row_bytes("sp", {}))
 
     @acadl.generate
@@ -145,11 +145,3 @@ def gamma(
         )
 
     return acadl.create_ag(build())
-
-
-def _check_options(options: dict[str, object]) -> None:
-    problems = problems_of(gamma, options)
-    entries, width = options["issue_entries"], options["fetch_width"]
-    if isinstance(entries, int) and isinstance(width, int) and entries < width:
-        problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")
-    refuse("gamma", problems)

@@ -140,9 +140,10 @@ def not_multiple(name: str, value: object, of: int, besides: str = "") -> list[s
     return [f"{name} must be a multiple of {of}{besides}, not {value}"] if wrong else []
 
 
-def check(make: Callable[..., Any], options: Options) -> None:
-    """TargetError, named after ``make``, that lists all :func:`problems_of` its ``options``, if there are any."""
-    refuse(make.__name__, problems_of(make, options))
+def check(make: Callable[..., Any], options: Options, *others: str) -> None:
+    """TargetError, named after ``make``, that lists all :func:`problems_of` its ``options``, and ``others``, if there
+    are any."""
+    refuse(make.__name__, [*problems_of(make, options), *others])
 
 
 def refuse(accelerator: str, problems: Collection[str]) -> None:

@@ -81,6 +81,13 @@ def incomplete_sets(options: Mapping[str, object], lines: Mapping[str, int]) -> 
             yield f"{level}_kib ({kib}) must be whole sets of {level}_ways ({ways}) lines of {line} bytes"
 
 
+def unfetched(options: Mapping[str, object]) -> Iterator[str]:
+    """That the instructions that wait for issue are fewer than a fetch has, where both are sizes."""
+    entries, width = options["issue_entries"], options["fetch_width"]
+    if isinstance(entries, int) and isinstance(width, int) and entries < width:
+        yield f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions"
+
+
 def macs(count: int, factor: str, total: str, register_bits: int = 0, held_bits: int = 0) -> acadl.Logic:
     """So many multipliers of ``factor`` with adders of ``total``, types of TAIDL; ``register_bits`` beside each are
     written with every product, ``held_bits`` are not."""

@@ -24,38 +24,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
-from typing import TypeAlias
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import SourceError, StreamError
 from archloom.oracle.memory import Remembered
 from archloom.oracle.nests import size, written
-from archloom.oracle.resolution.numbering import (
-    Numbered,
-    NumberedInstr,
-    NumberedLoop,
-    Numbering,
-    Scope,
-    Texts,
-)
+from archloom.oracle.resolution.execution import Open
+from archloom.oracle.resolution.numbering import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope, Texts
 from archloom.oracle.resolution.proofs import Instance, Place, Split, partition
-from archloom.oracle.resolution.specialize import Branches, Open, Specializer
+from archloom.oracle.resolution.registers import Iterations, Registers, State
+from archloom.oracle.resolution.specialize import Specializer
 from archloom.oracle.resolution.symbolic import Ranges
 from archloom.oracle.resolution.templates import Done
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.validate import validate
-from archloom.oracle.variables import Unknown, is_known, unknowns
+from archloom.oracle.variables import is_known, unknowns
 
 MAX_INSTRUCTIONS = 4096
 """How many resolved instructions a stream may have by default, which bounds unrolling."""
 
 _MAX_PEELS = 3
 
-ZERO = Affine(0)
 _NONE = frozenset[str]()
-State: TypeAlias = dict[str, Affine]
 
 
 def resolve(
@@ -118,12 +110,6 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
     )
 
 
-@lru_cache(maxsize=1 << 13)
-def _unknown(key: str, owner: str, number: int) -> Affine:
-    """An unknown value; streams that are tried for one layer ask for the same ones."""
-    return Unknown(key, owner, number).expression()
-
-
 def _ranges(values: tuple[Affine, ...], bounds: Ranges) -> tuple[tuple[int, int], ...]:
     """The bounds of the variables in some values, in an order that follows from these."""
     found: list[tuple[int, int]] = []
@@ -148,30 +134,18 @@ class _Unknown(Exception):
     what: str
 
 
-@dataclass(frozen=True)
-class _Range:
-    """Which iterations of a source loop are at hand, how many bodies one resolved iteration has, and peels so far."""
-
-    first: int
-    count: int
-    factor: int = 1
-    peels: int = 0
-
-
 # --- the resolver -------------------------------------------------------------------------------------------------
 
 
-class _Resolver:
+class _Resolver(Registers):
     def __init__(self, stream: Stream, isa: Isa, max_instructions: int, texts: Texts) -> None:
-        self.stream = stream
+        super().__init__(stream, isa)
         self.texts = texts
-        self.isa = isa
         self.limit = max_instructions
         self.left = max_instructions
         self.buffers: dict[str, Buffer] = {b.name: b for b in (isa.buffer(HBM, stream.hbm_bytes), *isa.buffers)}
         self.names: dict[str, int] = {}
         self.reason = ""
-        self.fresh = 0
         self.registers = bool(isa.initial_registers())
         # of all registers in their order: the values seen last, these with their names where they are known
         self.seen: list[Affine] = []
@@ -188,10 +162,10 @@ class _Resolver:
             if isinstance(node, NumberedInstr):
                 result.append(self.instr(node, state, scope))
             else:
-                result += self.loop(node, state, scope, _Range(0, node.loop.extent))
+                result += self.loop(node, state, scope, Iterations(0, node.loop.extent))
         return result
 
-    def loop(self, node: NumberedLoop, state: State, scope: Scope, r: _Range) -> list[ResolvedNode]:
+    def loop(self, node: NumberedLoop, state: State, scope: Scope, r: Iterations) -> list[ResolvedNode]:
         """Iterations ``r`` of a loop; falls back from one loop to several, to unrolled iterations."""
         if r.count <= 0 or not node.body:
             return []
@@ -203,7 +177,7 @@ class _Resolver:
             # what does not fill a strip, or fills only one, in single iterations
             done = whole * r.factor if whole > 1 else 0
             head = self.loop(node, state, scope, replace(r, count=done))
-            return head + self.unrolled(node, state, scope, _Range(r.first + done, r.count - done), "a remainder")
+            return head + self.unrolled(node, state, scope, Iterations(r.first + done, r.count - done), "a remainder")
         saved = dict(self.names), self.left
         before = dict(state)
         var = self.name(node.loop.var)
@@ -217,7 +191,7 @@ class _Resolver:
             state.update(before)
             return self.divided(node, state, scope, r, signal)
 
-    def attempt(self, node: NumberedLoop, state: State, scope: Scope, r: _Range, var: str) -> list[ResolvedNode]:
+    def attempt(self, node: NumberedLoop, state: State, scope: Scope, r: Iterations, var: str) -> list[ResolvedNode]:
         """One resolved loop for all of ``r``; raises where its body needs to know more."""
         extent = r.count // r.factor
         found = self.guessed(node, state, scope, r, var)
@@ -238,7 +212,7 @@ class _Resolver:
             state[key] = value
         return [ResolvedLoop(var, extent, tuple(body))] if body else []
 
-    def body(self, node: NumberedLoop, inner: State, scope: Scope, r: _Range, var: str) -> list[ResolvedNode]:
+    def body(self, node: NumberedLoop, inner: State, scope: Scope, r: Iterations, var: str) -> list[ResolvedNode]:
         """One iteration from the register values ``inner``, which become those after it."""
         found: list[ResolvedNode] = []
         for copy in self.copies(node, scope, r, var):
@@ -246,7 +220,7 @@ class _Resolver:
         return found
 
     def guessed(
-        self, node: NumberedLoop, state: State, scope: Scope, r: _Range, var: str
+        self, node: NumberedLoop, state: State, scope: Scope, r: Iterations, var: str
     ) -> tuple[list[ResolvedNode], State] | None:
         """One iteration and the registers after it, where those change that did in the last loop of this text.
 
@@ -272,16 +246,8 @@ class _Resolver:
             return False
         return ending.substitute({var: Affine.variable(var) - 1}).substitute({var: 0}) != initial
 
-    def copies(self, node: NumberedLoop, scope: Scope, r: _Range, var: str) -> list[Scope]:
-        """The scopes of the bodies in one resolved iteration."""
-        n = Affine.variable(var) * r.factor + r.first
-        start, step = node.loop.start, node.loop.step
-        if r.factor == 1:
-            return [scope.within(node.loop.var, n * step + start, var, r.count)]
-        return [scope.within(node.loop.var, (n + c) * step + start, var, r.count // r.factor) for c in range(r.factor)]
-
     def divided(
-        self, node: NumberedLoop, state: State, scope: Scope, r: _Range, signal: "_Unknown | Split"
+        self, node: NumberedLoop, state: State, scope: Scope, r: Iterations, signal: "_Unknown | Split"
     ) -> list[ResolvedNode]:
         """The iterations ``r`` in parts, as the signal asks."""
         if isinstance(signal, _Unknown):
@@ -302,7 +268,7 @@ class _Resolver:
             result += self.loop(node, state, scope, replace(r, first=r.first + first * r.factor, count=count))
         return result
 
-    def unrolled(self, node: NumberedLoop, state: State, scope: Scope, r: _Range, what: str) -> list[ResolvedNode]:
+    def unrolled(self, node: NumberedLoop, state: State, scope: Scope, r: Iterations, what: str) -> list[ResolvedNode]:
         self.reason = (
             f"{node.path}: its {r.count} iterations of {node.size} instructions would have to be unrolled, since "
             f"{what} has no form that is affine in its variable"
@@ -311,7 +277,7 @@ class _Resolver:
             raise self.too_many()
         result: list[ResolvedNode] = []
         for i in range(r.first, r.first + r.count):
-            result += self.loop(node, state, scope, _Range(i, 1))
+            result += self.loop(node, state, scope, Iterations(i, 1))
         return result
 
     def too_many(self) -> StreamError:
@@ -324,143 +290,7 @@ class _Resolver:
         self.names[variable] = count + 1
         return f"{variable}.{count}" if count else variable
 
-    # registers over the iterations of a loop
-
-    def entry(
-        self, node: NumberedLoop, state: State, scope: Scope, r: _Range, var: str, control: bool
-    ) -> tuple[State, State]:
-        """Values of the written registers at the start of an iteration, over ``var``, and at its end.
-
-        Where the first pass finds them changed, one runs over unknown values, which shows how each end depends on its
-        start; further passes verify the forms guessed from that. What fails stays unknown, and so does what every
-        iteration assigns before it reads it. The values at the end are needed only under ``control``.
-        """
-        extent = r.count // r.factor
-        first_fresh = self.fresh
-        needed = node.needed
-        guess = {key: self.unknown(key, var) for key in node.flow.written - needed}
-        if not needed and not control:
-            return guess, {}
-        if needed:
-            # most registers are the same in all iterations: where one pass leaves them as they were, that is proven
-            same = {key: state[key] for key in needed}
-            ending = self.pass_over(node, state, {**guess, **same}, scope, r, var)
-            if all(ending[key] == value for key, value in same.items()):
-                return {**guess, **same}, ending
-            guess.update({key: self.unknown(key, var) for key in needed})
-        ending = self.pass_over(node, state, guess, scope, r, var)
-        if not needed:
-            return guess, ending
-        for key in needed:
-            guess[key] = self.closed_form(state[key], ending[key], guess[key], var, first_fresh)
-        bounds = Ranges(scope.bounds)
-        bounds[var] = (0, extent - 2)
-        after = {var: Affine.variable(var) + 1}
-        while True:
-            ending = self.pass_over(node, state, guess, scope, r, var)
-            failed = [
-                key for key, g in guess.items() if not self.is_unknown(g, first_fresh)
-                and ending[key] != (then := g.substitute(after)) and (ending[key] - then).simplify(bounds) != ZERO
-            ]
-            if not failed:
-                return guess, ending
-            for key in failed:
-                guess[key] = self.unknown(key, var)
-
-    def pass_over(self, node: NumberedLoop, state: State, guess: State, scope: Scope, r: _Range, var: str) -> State:
-        """The registers at the end of an iteration that starts with ``guess``."""
-        inner = {**state, **guess}
-        for copy in self.copies(node, scope, r, var):
-            self.control(node.body, inner, copy)
-        return inner
-
-    def closed_form(self, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int) -> Affine:
-        """A guess of the register's value at the start of iteration ``var``, from the effect of one iteration."""
-        if ending == start:
-            return initial
-        n = Affine.variable(var)
-        symbol = next(iter(start.variables()))
-        if not self.is_unknown(ending, first_fresh):
-            before = ending.substitute({var: n - 1})
-            return before if before.substitute({var: 0}) == initial else start
-        step = ending - start
-        if step.is_constant:
-            return initial + n * step.constant
-        if len(ending.terms) == 1 and ending.variables() == {symbol} and not ending.constant:
-            # (r + c) % m, counted from initial: right if initial lies in 0..m-1, which the next pass finds out
-            (atom, coefficient), = ending.terms
-            if not isinstance(atom, str) and coefficient == 1:
-                step = atom.numerator - start
-                counted = initial + n * step.constant
-                if step.is_constant and (counted % atom.divisor).substitute({var: 0}) == initial:
-                    return counted % atom.divisor
-        # a fixed point such as max(r, c), where r is c already
-        return initial
-
-    def unknown(self, key: str, owner: str) -> Affine:
-        self.fresh += 1
-        return _unknown(key, owner, self.fresh)
-
-    def is_unknown(self, value: Affine, first_fresh: int) -> bool:
-        """Whether a value depends on an unknown that arose after ``first_fresh``: within the loop at hand."""
-        return any(v.number > first_fresh for v in unknowns(value))
-
-    # control only: registers, no statements
-
-    def control(self, nodes: tuple[Numbered, ...], state: State, scope: Scope) -> None:
-        """Carry the registers through ``nodes``; what cannot be decided becomes unknown."""
-        for node in nodes:
-            if not node.flow.written:
-                continue
-            if isinstance(node, NumberedInstr):
-                self.control_instr(node, state, scope)
-            else:
-                self.control_loop(node, state, scope)
-
-    def control_instr(self, node: NumberedInstr, state: State, scope: Scope) -> None:
-        values = self.values(node, state, scope)
-        try:
-            place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
-            effect, symbols, *_ = node.specializer.specialize(values, scope.bounds, place.check)
-        except (Open, SourceError):
-            # a fault that is real shows when the statements are resolved
-            state.update(self.either(node, values, scope))
-        else:
-            state.update({k: v.substitute(symbols).simplify(scope.bounds) for k, v in effect.updates})
-
-    def either(self, node: NumberedInstr, values: State, scope: Scope) -> State:
-        """What an instruction leaves in the registers that it writes, where not all of its branches are decided."""
-        instruction = node.specializer.instruction
-        try:
-            return Branches(self.isa, instruction, values, scope.bounds, lambda key: self.unknown(key, "")).updates
-        except (Open, SourceError):
-            return {key: self.unknown(key, "") for key in node.flow.written}
-
-    def control_loop(self, node: NumberedLoop, state: State, scope: Scope) -> None:
-        extent = node.loop.extent
-        if extent == 1:
-            self.control(node.body, state, scope.fixed(node.loop.var, node.loop.start))
-        elif extent > 1:
-            self.fresh += 1
-            var = f"{node.loop.var}~{self.fresh}"
-            _, ending = self.entry(node, state, scope, _Range(0, extent), var, control=True)
-            last = {var: Affine(extent - 1)}
-            state.update({key: ending[key].substitute(last) for key in node.flow.written})
-
     # instructions
-
-    def values(self, node: NumberedInstr, state: State, scope: Scope) -> State:
-        replaced = scope.replaced
-        values = dict(node.instr.attributes)
-        for k, v in node.instr.attributes:
-            if v.terms:
-                if replaced:
-                    v = values[k] = v.substitute(replaced)
-                if not v.is_linear:
-                    values[k] = v.simplify(scope.bounds)
-        for key in node.specializer.read:
-            values[key] = state[key]
-        return values
 
     def instr(self, node: NumberedInstr, state: State, scope: Scope) -> ResolvedInstr:
         if not self.left:

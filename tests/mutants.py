@@ -51,6 +51,8 @@ CORE: dict[str, dict[str, Sequence[str]]] = {
         "oracle/accesses.py": ("oracle/streams", "acadl_models/timing/test_timing_properties.py"),
         "oracle/interpreter.py": ("oracle/streams", "oracle/isas/test_interpreter_gemmini.py"),
         "oracle/resolve.py": ("oracle/streams",),
+        "oracle/resolution/execution.py": ("oracle/streams",),
+        "oracle/resolution/registers.py": ("oracle/streams",),
         "oracle/resolution/specialize.py": ("oracle/streams",),
         "oracle/rolling.py": ("oracle/streams",),
         "oracle/taidl/check.py": ("oracle/taidl",),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from archloom.oracle.errors import counted
-from archloom.oracle.pages import Block, Heading, Table
+from archloom.oracle.pages import Block, Heading
 from archloom.tvm_backend.host.rules import macs
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.report.table import Column, count, render
+from archloom.tvm_backend.report.table import Column, as_block, count, render
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.compiled import TensorSpec
@@ -60,7 +60,7 @@ class Summary:
 
     def page(self) -> list[Block]:
         return [Heading(4, f"{self.title()}: {self.sizes()}"),
-                Table(tuple(c.title for c in _COLUMNS), tuple(self.tensors()))]
+                as_block(_COLUMNS, self.tensors())]
 
 
 def tensors(inputs: "Sequence[TensorSpec]", outputs: "Sequence[TensorSpec]") -> Iterator[tuple[str, str, str, str]]:

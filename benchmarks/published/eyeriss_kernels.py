@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from archloom.mapper.memory import align, place
 from archloom.oracle.affine import Affine
@@ -21,22 +22,17 @@ class Apart(Emission):
     """Each block by itself, as the chip was modelled when its rows were published: it takes its places anew, and fills
     in its padding."""
 
-    def room(self, strip: Strip) -> tuple[int, int]:
-        return strip.rows.size, strip.cols.size
-
-    def turn(self, strip: Affine, group: tuple[Affine, int], image: tuple[Affine, int], filters: Affine) -> Turn:
-        return Turn(Affine(0), Affine(0))
-
     def padding(self, strip: Strip) -> Nodes:
         return []
 
     def block(self, block: Block) -> Nodes:
-        strip = block.strip
-        planes = self.mapping.buffers * block.images.size * self.mapping.held(self.problem.shape)
+        strip, shape = block.strip, self.problem.shape
+        alone = replace(self, largest=replace(shape, e=strip.rows.size, f=strip.cols.size))
+        planes = self.mapping.buffers * block.images.size * self.mapping.held(shape)
         zeros = repeat("z", planes if strip.rows.padded or strip.cols.padded else 0, lambda i: [Instr.make(
-            "clear", glb=i * strip.plane + self.ifmaps(strip), n0=strip.rows.reach, n1=strip.cols.reach,
+            "clear", glb=i * strip.plane + alone.ifmaps, n0=strip.rows.reach, n1=strip.cols.reach,
             g0=strip.cols.reach, g1=1)])
-        return [*zeros, *block.nodes()]
+        return [*zeros, *replace(block, emission=alone, turn=Turn(Affine(0), Affine(0))).nodes()]
 
 
 def conv_stream(

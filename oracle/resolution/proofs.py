@@ -16,8 +16,8 @@ from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import StreamError
 from archloom.oracle.nests import with_values, with_window
 from archloom.oracle.resolution import symbolic
+from archloom.oracle.resolution.execution import Effect, Judgement, Open
 from archloom.oracle.resolution.numbering import Scope
-from archloom.oracle.resolution.specialize import Effect, Judgement, Open
 from archloom.oracle.resolved import Buffer, Op, Read, Statement, Window, Write
 from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import is_known, unknowns

@@ -20,7 +20,7 @@ from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.variables import Input, is_known
 
 if TYPE_CHECKING:
-    from archloom.oracle.resolution.specialize import Effect, Judgement
+    from archloom.oracle.resolution.execution import Effect, Judgement
 
 Span: TypeAlias = tuple[int, int]
 """The least and the greatest value (inclusive)."""

@@ -127,6 +127,11 @@ class Slice(Node):
     buffer: str
     axes: tuple[Axis, ...]
 
+    def over(self, rank: int) -> tuple[Axis, ...]:
+        """The axes for all ``rank`` of the buffer: those that are not named are whole."""
+        whole = Range(None, None, None, position=self.position)
+        return (*self.axes, *(whole,) * (rank - len(self.axes)))
+
 
 # --- statements ---------------------------------------------------------------------------------------------------
 

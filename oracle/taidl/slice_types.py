@@ -38,11 +38,8 @@ class SliceTypes:
         if len(piece.axes) > len(buffer.shape) or (hbm and not piece.axes):
             raise fault_at(f"${piece.buffer} has {len(buffer.shape)} axes, {len(piece.axes)} given", piece, self.isa)
         shape: list[Dim] = []
-        for i, size in enumerate(buffer.shape):
-            if i < len(piece.axes):
-                shape += self.axis(piece.axes[i], None if hbm else size, piece)
-            else:
-                shape.append(size)
+        for axis, size in zip(piece.over(len(buffer.shape)), buffer.shape, strict=True):
+            shape += self.axis(axis, None if hbm else size, piece)
         return Shaped(tuple(shape), buffer.dtype)
 
     def axis(self, axis: ast.Axis, size: int | None, piece: ast.Slice) -> list[Dim]:

@@ -79,20 +79,18 @@ class _View:
     def spans(self, piece: ast.Slice) -> list[tuple[ast.Expr, tuple[tuple[ast.Expr, ast.Expr], ...]]]:
         """Where each axis of a slice begins, with its extents and strides."""
         extents = self.declared.rows + self.declared.base.dims
-        whole = (ast.Range(None, None, None, position=piece.position),) * (len(extents) - len(piece.axes))
-        return [_span(a, n) for a, n in zip((*piece.axes, *whole), extents, strict=True)]
+        return [_span(a, n) for a, n in zip(piece.over(len(extents)), extents, strict=True)]
 
     def slice(self, piece: ast.Slice) -> ast.Slice:
         """The same bits as a slice of the buffer, which has one axis more where elements are several of it."""
         of = replace(piece, buffer=str(self.declared.of))
         if self.parts == 1:
             return of
-        *rows, (start, entries) = self.spans(piece)
+        spans = self.spans(piece)
+        start, entries = spans[-1]
         inner = tuple((extent, _times(stride, self.parts)) for extent, stride in entries)
         last = ast.Walk(_times(start, self.parts), (*inner, (ast.Number(self.parts), _ONE)), position=piece.position)
-        given = piece.axes[:len(rows)]
-        missing = [ast.Range(None, None, None, position=piece.position)] * (len(rows) - len(given))
-        return replace(of, axes=(*given, *missing, last))
+        return replace(of, axes=(*piece.over(len(spans))[:-1], last))
 
     def type(self, dims: tuple[ast.Expr, ...], kind: ast.Type | ast.Slice) -> ast.Type:
         """The type of what lies in the buffer as a tensor of these extents of the view."""

@@ -17,9 +17,11 @@ from archloom.mapper.workload import Epilogue, Workload, conv2d
 from archloom.oracle import taidl
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
+from archloom.oracle.nests import ranges, walk
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.windows import footprint
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.strategies import count_contractions
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, check
@@ -30,6 +32,9 @@ from benchmarks.published.eyeriss_kernels import conv_stream, gemm_stream
 from tests.support.examples import examples, randoms
 from tests.support.mapper.numpy_workload import evaluate, random_inputs
 from tests.support.uma_targets.convolutions import arguments, convolution
+
+SUMS = ("load_sums", "psum_in", "psum_out", "store")
+"""Instructions that touch partial sums in the global buffer."""
 
 SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 11, 13, 17))
 
@@ -247,3 +252,19 @@ def test_first_candidates_use_the_published_array_well() -> None:
     check(row_stationary(best), shape, made)
     assert shape.macs / (168 * cycles) > 0.75
     assert 1024**3 / (168 * products("gemm", (1024, 1024, 1024), made).first()[1]) > 0.55
+
+
+@examples(8, 300)
+@given(machines(), shapes(), st.booleans())
+def test_streams_stay_in_the_words_that_are_counted(machine: tuple[Machine, Isa], shape: Shape, bias: bool) -> None:
+    """Sums lie before the ifmaps, both where the mapping's demand says that there is room."""
+    made, isa = machine
+    mapping = row_stationary(convolutions("conv", shape, made).first()[0])
+    stream = conv_stream(shape, made, dict(isa.parameters), mapping=mapping, bias=bias)
+    ifmaps, sums = mapping.places(shape, made)
+    middle, end = mapping.sums * sums, mapping.sums * sums + mapping.buffers * ifmaps
+    for instr, around in walk(resolve(stream, isa).body):
+        first, last = (0, middle) if instr.mnemonic in SUMS else (middle, end)
+        for statement in instr.touching("glb"):
+            low, high = footprint(statement.window, ranges(around))[0]
+            assert first <= low and high < last

@@ -132,14 +132,8 @@ def check(
     reference: Any = None, count: int = DEFAULT_SAMPLES, most_instructions: int | None = None,
     progress: Progress | None = None,
 ) -> CheckResult:
-    """Compile ``model`` and compare.
-
-    ``inputs``: an array or a mapping of arrays of samples (``count`` random batches if ``None``), or the name of a data
-    set (``"digits"``), which has labels of its own; ``labels``: a class for each sample; ``reference``: the float ONNX
-    network (path or proto) that ``model`` was quantized from, for its accuracy and as what layers are compared with.
-    Every layer is checked on the first batch. InputError, before anything runs, for a layer of more than
-    ``most_instructions``; if ``None``, for one that the interpreter would take more than ``MOST_SECONDS`` for.
-    """
+    """Compile ``model`` and compare, as :func:`archloom.check` has it: on ``count`` random batches without ``inputs``.
+    Every layer is checked on the first batch."""
     if most_instructions is not None and most_instructions < 1:
         raise InputError(f"most_instructions: expected at least 1, found {most_instructions}")
     given, named_labels = _batches(model, inputs, count)

@@ -6,18 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from archloom.oracle.errors import counted
-from archloom.oracle.pages import Block, Code, Table
-from archloom.tvm_backend.report.table import Column, percent, render
+from archloom.oracle.pages import Block, Code
+from archloom.tvm_backend.report.table import Column, as_block, figures, percent, render
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.check.network import CheckResult
 
 _LAYERS = (
-    Column("layer"), Column("operator"), Column("bit-exact"), Column("to interpreter", "right"),
-    Column("to integers", "right"), Column("not as reference", "right"), Column("steps", "right"),
-    Column("SNR dB", "right"))
-_OUTPUTS = (Column("output"), Column("max error", "right"), Column("in steps", "right"), Column("cosine", "right"),
-            Column("same top-1", "right"))
+    Column("layer"), Column("operator"), Column("bit-exact"),
+    *figures("to interpreter", "to integers", "not as reference", "steps", "SNR dB"))
+_OUTPUTS = Column("output"), *figures("max error", "in steps", "cosine", "same top-1")
 
 
 def full_text(result: "CheckResult") -> str:
@@ -30,7 +28,7 @@ def page(result: "CheckResult") -> list[Block]:
     """The verdict first, then the tables."""
     tables = [(_LAYERS, _layers(result)), (_OUTPUTS, _outputs(result))]
     return [Code("\n".join([*_accuracy(result), *_verdict(result)])), *(
-        Table(tuple(c.title for c in columns), tuple(map(tuple, rows))) for columns, rows in tables if rows)]
+        as_block(columns, rows) for columns, rows in tables if rows)]
 
 
 def _layers(result: "CheckResult") -> list[list[str]]:

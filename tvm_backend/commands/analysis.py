@@ -46,8 +46,7 @@ def register(subparsers: Any) -> None:
         "Results are cached by the contents of the model, the target and its options.")
     arguments.add_model(estimate)
     arguments.add_target(estimate)
-    estimate.add_argument("--int8", "--as-int8", dest="as_int8", action="store_true",
-                          help="take a float network as if it were quantized to int8, without calibration")
+    arguments.add_int8(estimate)
     host = estimate.add_argument(
         "--host", metavar="NAME",
         help="whose time host layers are estimated by (archloom calibrate-host), or none for the accelerator only "

@@ -64,13 +64,18 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     completed_by(parser.add_argument("model", metavar="MODEL", type=_named, help=MODEL_HELP), completion.models)
     parser.epilog = "Operators as text: " + ", ".join(
         f"{name}({','.join(sizes)})" for name, sizes in operators.listed().items())
+    add_loading(parser)
+
+
+def add_int8(parser: argparse.ArgumentParser, what: str = "a float network as if it were") -> None:
+    parser.add_argument("--int8", "--as-int8", dest="as_int8", action="store_true",
+                        help=f"take {what} quantized to int8, without calibration")
+
+
+def add_loading(parser: argparse.ArgumentParser) -> None:
+    """``--input-shape``, and ``--calibrate`` and how it quantizes."""
     parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
                         help="shape of an input that the model leaves open; repeatable")
-    add_calibration(parser)
-
-
-def add_calibration(parser: argparse.ArgumentParser) -> None:
-    """``--calibrate`` and how it quantizes."""
     parser.add_argument("--calibrate", metavar="FILE.npz|random[:N]|digits[:N]",
                         help="quantize a float model to int8 first, with these inputs, N random ones (default 8), or N "
                              "of a data set (default 128)")
@@ -130,29 +135,29 @@ def is_size(text: str) -> bool:
 
 def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """``["image:1x3x224x224"]`` → ``{"image": (1, 3, 224, 224)}``."""
-    found: dict[str, tuple[int, ...]] = {}
-    for text in texts:
-        name, _, sizes = text.rpartition(":")
-        parts = sizes.split("x")
-        if not name or not all(map(is_size, parts)):
-            raise InputError(f"--input-shape {text!r}: expected NAME:SIZExSIZE..., such as image:1x3x224x224")
-        if name in found:
-            raise InputError(f"--input-shape: input {name!r} is given twice")
-        found[name] = tuple(int(p) for p in parts)
-    return found
+    return _sizes(texts, ":", "x", "--input-shape", "input", "NAME:SIZExSIZE..., such as image:1x3x224x224")
 
 
 def symbols(texts: Sequence[str]) -> "dict[str, int | list[int]]":
     """``["n=16,32", "batch=1"]`` → ``{"n": [16, 32], "batch": 1}``."""
-    found: dict[str, int | list[int]] = {}
+    found = _sizes(texts, "=", ",", "--symbol", "symbol", "NAME=EXTENT,EXTENT..., such as batch=1,8")
+    return {name: list(sizes) if len(sizes) > 1 else sizes[0] for name, sizes in found.items()}
+
+
+def _sizes(
+    texts: Sequence[str], behind: str, between: str, flag: str, what: str, expected: str
+) -> dict[str, tuple[int, ...]]:
+    """Sizes by the names that stand before them, the values of a flag; InputError for a text that is not as
+    ``expected``."""
+    found: dict[str, tuple[int, ...]] = {}
     for text in texts:
-        name, _, extents = text.rpartition("=")
-        parts = extents.split(",")
+        name, _, sizes = text.rpartition(behind)
+        parts = sizes.split(between)
         if not name or not all(map(is_size, parts)):
-            raise InputError(f"--symbol {text!r}: expected NAME=EXTENT,EXTENT..., such as batch=1,8")
+            raise InputError(f"{flag} {text!r}: expected {expected}")
         if name in found:
-            raise InputError(f"--symbol: symbol {name!r} is given twice")
-        found[name] = [int(p) for p in parts] if len(parts) > 1 else int(parts[0])
+            raise InputError(f"{flag}: {what} {name!r} is given twice")
+        found[name] = tuple(map(int, parts))
     return found
 
 

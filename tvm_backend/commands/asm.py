@@ -11,6 +11,7 @@ from archloom.oracle import assembly, binary, taidl
 from archloom.oracle.assembly import to_text
 from archloom.oracle.binary import encode
 from archloom.oracle.errors import ArtifactError, InputError, StreamError, counted
+from archloom.oracle.nests import size
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.stream import Instr, Node, Stream
 from archloom.oracle.taidl.isa import Isa
@@ -120,16 +121,12 @@ def instances(nodes: tuple[Node, ...], times: int = 1) -> Counter[str]:
     return found
 
 
-def _lines(nodes: tuple[Node, ...]) -> int:
-    return sum(1 if isinstance(n, Instr) else _lines(n.body) for n in nodes)
-
-
 def summary(stream: Stream) -> dict[str, Any]:
     """Sizes of a stream as a JSON object."""
     return {
         "name": stream.name, "isa": stream.isa, "parameters": dict(stream.parameters), "hbm_bytes": stream.hbm_bytes,
         "arguments": [_tensor(t) for t in stream.arguments], "results": [_tensor(t) for t in stream.results],
-        "static_instructions": _lines(stream.body), "instructions": stream.count(),
+        "static_instructions": size(stream.body), "instructions": stream.count(),
         "instances": dict(instances(stream.body)),
     }
 
@@ -144,7 +141,7 @@ def explain(stream: Stream, isa: "Isa | None") -> str:
     parameters = ", ".join(f"{k}={v}" for k, v in stream.parameters)
     tensors = [[t["name"], t["dtype"], "×".join(map(str, t["shape"])), f"{t['address']:#x}", role]
                for role, group in (("argument", data["arguments"]), ("result", data["results"])) for t in group]
-    used = [[mnemonic, count(n)] for mnemonic, n in instances(stream.body).most_common()]
+    used = [[mnemonic, count(n)] for mnemonic, n in Counter(data["instances"]).most_common()]
     checked_text = "not checked" if isa is None else "follows its ISA and stays inside its memories"
     return "\n\n".join([
         f"{stream.name}: {stream.isa} ({parameters}), {count(stream.hbm_bytes)} bytes of HBM, {checked_text}",

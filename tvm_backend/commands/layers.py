@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_layer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--int8", "--as-int8", dest="as_int8", action="store_true",
-                        help="take a float network as if it were quantized to int8, without calibration")
+    arguments.add_int8(parser)
     parser.add_argument("--layer", metavar="NAME", help="the layer of the network that is meant (archloom estimate)")
 
 

@@ -15,7 +15,7 @@ from archloom.oracle.errors import InputError, counted
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.targets import df_graph
 from archloom.tvm_backend.progress import bar
-from archloom.tvm_backend.report.table import Column, count, duration, percent, render
+from archloom.tvm_backend.report.table import Column, count, duration, figures, percent, render
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -163,8 +163,8 @@ def _memories(graph: "ArchitectureGraph") -> set[str]:
 
 
 def _explained(found: "Found[Any, Any]", graph: "ArchitectureGraph") -> str:
-    columns = [Column("plan", limit=110), *(
-        Column(title, "right") for title in ("cycles", "model", "error", "matrix units busy", "memory busy", "joules"))]
+    columns = [Column("plan", limit=110),
+               *figures("cycles", "model", "error", "matrix units busy", "memory busy", "joules")]
     return render(columns, [_row(trial, graph) for trial in sorted(found.trials, key=lambda t: t.score)])
 
 

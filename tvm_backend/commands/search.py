@@ -35,8 +35,7 @@ def register(subparsers: Any) -> None:
     arguments.add_target(sweep)
     sweep.add_argument("--weight", type=float, action="append", metavar="W",
                        help="how often a MODEL counts, one for each in their order (default 1)")
-    sweep.add_argument("--int8", "--as-int8", dest="as_int8", action="store_true",
-                       help="take float networks as if they were quantized to int8, without calibration")
+    arguments.add_int8(sweep, "float networks as if they were")
     sweep.add_argument("--trials", "-n", type=int, metavar="N",
                        help="try only so many of the combinations, chosen by --sampler")
     _add_common(sweep, sampler="grid")

@@ -38,9 +38,7 @@ def register(subparsers: Any) -> None:
     layers.add_layer(parser)
     parser.add_argument("--from", dest="begin", type=int, default=0, metavar="CYCLE", help="first cycle (default 0)")
     parser.add_argument("--cycles", type=int, default=CYCLES, metavar="N", help=f"length (default {CYCLES})")
-    parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
-                        help="shape of an input that the model leaves open; repeatable")
-    arguments.add_calibration(parser)
+    arguments.add_loading(parser)
     arguments.add_target(parser)
     arguments.add_output(parser, "the trace: .json, or .json.gz for a compressed one", required=True)
 

@@ -68,14 +68,10 @@ def estimate_many(
     on_error: Literal["raise", "return"] = "raise", profile: HostProfile | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> list[Outcome]:
-    """The reports of ``models`` (whatever ``estimate`` takes, or pairs of a torch module and its example inputs) in
-    their order.
+    """The reports of ``models``, in their order, as :func:`archloom.estimate_many` has them.
 
-    ``models`` may be a generator: networks are drawn when they are needed, and not kept. ``options``: one set for all,
-    or a list with one for each model; a single model is estimated with each. ``workers``: processes (by
-    default one for each core; 1 works in this process). Without ``details`` layers have their cycles, bytes and
-    mapping, but say nothing of units, stages, storages, links and loops. ``on_error="return"`` puts the error of a
-    network in the place of its report. ``profile``: the host whose time is estimated; None for the accelerator only.
+    ``models`` may be a generator: networks are drawn when they are needed, and not kept. One of ``workers`` works in
+    this process. ``profile``: the host whose time is estimated; None for the accelerator only.
     """
     if workers is not None and workers < 1:
         raise InputError(f"workers: expected at least 1, found {workers}")

@@ -11,7 +11,7 @@ from archloom.tvm_backend.ir.attention import ATTENTION, attention_shape
 from archloom.tvm_backend.ir.operators import operator
 
 CONVOLUTIONS = {"nn.conv1d": "O", "nn.conv2d": "O", "nn.conv3d": "O", "nn.conv1d_transpose": "I",
-                "nn.conv2d_transpose": "I"}
+                "nn.conv2d_transpose": "I", "nn.conv3d_transpose": "I"}
 """Each with the axis of its kernel that its result (O) or its input (I) has, whose elements each take all the rest."""
 
 
@@ -59,4 +59,14 @@ def macs(call: ir.Call) -> int:
         kernel, axis = ir.shape_of(call.args[1]), CONVOLUTIONS[name]
         of = call if axis == "O" else call.args[0]
         return math.prod(ir.shape_of(of)) * math.prod(kernel) // kernel[ir.attr(call, "kernel_layout").index(axis)]
+    if name == "einsum" and ir.is_tensor(call):
+        return _of_einsum(call)
     return attention_shape(call).macs if name in ATTENTION and ir.is_tensor(call) else 0
+
+
+def _of_einsum(call: ir.Call) -> int:
+    """One for each value of all indices together, which is what TVM's loops do."""
+    terms = str(ir.attr(call, "subscripts")).replace(" ", "").partition("->")[0].split(",")
+    shapes = [getattr(operand, "shape", ()) for operand in ir.fields_of(ir.type_of(call.args[0]))]
+    extents = {index: int(extent) for term, shape in zip(terms, shapes) for index, extent in zip(term, shape)}
+    return math.prod(extents.values()) if len(terms) > 1 else 0

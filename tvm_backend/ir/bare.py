@@ -53,8 +53,12 @@ class _Reader:
         called = compat.external_call(binding.value)
         if called is not None and called[0] in self.functions:
             return self._written_out(self.functions[called[0]], [self._read(arg) for arg in called[1]])
-        value = self._read(binding.value)
-        given = compat.kind(binding.value) == "field" and isinstance(value, nodes.Var)  # by a function, in its tuple
+        value, kind = self._read(binding.value), compat.kind(binding.value)
+        if isinstance(value, nodes.Constant) or (kind == "tuple" and isinstance(value, nodes.Tuple)):
+            # takes the variable's place: constants are folded, and fields may be all that is read of a tuple
+            self.numbered += _NUMBERED.fullmatch(str(binding.var.name)) is not None
+            return value
+        given = kind == "field" and isinstance(value, nodes.Var)  # in a tuple that is known
         return value if given else self._bind(str(binding.var.name), value)
 
     def _written_out(self, function: nodes.Function, args: list[Any]) -> Any:

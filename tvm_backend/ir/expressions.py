@@ -162,6 +162,12 @@ def tuple_fields(expr: Any) -> list[Any] | None:
     return list(expr.fields) if kind(expr) == "tuple" else None
 
 
+def permutation(call: Call) -> tuple[int, ...]:
+    """The axis of the operand that each axis of a ``permute_dims`` is, counted from the first."""
+    rank, axes = len(shape_of(call.args[0])), attr(call, "axes")
+    return tuple(reversed(range(rank))) if axes is None else tuple(int(axis) % rank for axis in axes)
+
+
 def is_tuple_get(expr: Any) -> tuple[Any, int] | None:
     """``(tuple, index)`` of an access to a field, else None."""
     return (expr.tuple_value, int(expr.index)) if kind(expr) == "field" else None

@@ -75,16 +75,16 @@ def _summed(call: Call, dtype: str) -> str:
 
 
 def _extents(call: Call, kernel: tuple[int, ...], image: tuple[int, ...]) -> tuple[int, ...]:
-    """Spatial extents after a window; padding is all begins, then all ends."""
-    attrs = call.attrs
-    n = len(kernel)
-    pads = attrs.padding
+    """Spatial extents after a window; padding is all begins, then all ends. Rounded up, windows that would begin in the
+    padding behind are left out."""
+    attrs, found = call.attrs, list[int]()
     up = getattr(attrs, "ceil_mode", False)
-    return tuple(
-        (extent + pads[i] + pads[n + i] - attrs.dilation[i] * (kernel[i] - 1) - 1 + up * (attrs.strides[i] - 1))
-        // attrs.strides[i] + 1
-        for i, extent in enumerate(image)
-    )
+    for i, extent in enumerate(image):
+        before, after, stride = attrs.padding[i], attrs.padding[len(kernel) + i], attrs.strides[i]
+        rest = extent + before + after - attrs.dilation[i] * (kernel[i] - 1) - 1
+        places = (rest + up * (stride - 1)) // stride + 1
+        found.append(places - (up and (places - 1) * stride >= extent + before))
+    return tuple(found)
 
 
 def convolution(call: Call) -> TensorType:
@@ -198,6 +198,13 @@ def shape_to_tensor(call: Call) -> TensorType:
 
 def broadcast_to(call: Call) -> TensorType:
     return TensorType(call.args[1].values, _tensor(call.args[0]).dtype)
+
+
+def tile(call: Call) -> TensorType:
+    data, repeats = _tensor(call.args[0]), tuple(call.attrs.repeats)
+    shape = (1,) * (len(repeats) - len(data.shape)) + data.shape
+    often = (1,) * (len(shape) - len(repeats)) + repeats
+    return TensorType(tuple(d * r for d, r in zip(shape, often, strict=True)), data.dtype)
 
 
 def strided_slice(call: Call) -> TensorType:

@@ -230,7 +230,7 @@ class _Reader:
         permutation, source = None, expr
         inner = self.lookup(expr) if ir.is_var(expr) else expr
         if ir.op_name(inner) == "permute_dims":
-            permutation = ir.attr(inner, "axes") or tuple(reversed(range(len(ir.shape_of(inner)))))
+            permutation = ir.permutation(inner)
             source = inner.args[0]
             inner = self.lookup(source) if ir.is_var(source) else source
         if not is_quantized(self.numbers):

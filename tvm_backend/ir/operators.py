@@ -159,7 +159,7 @@ OPERATORS: Mapping[str, Operator] = {
     "matmul": Operator(infer.matmul, _by(np.matmul), "matmul", heavy=True), "einsum": Operator(heavy=True),
     "nn.conv1d": Operator(infer.convolution, xla="convolution", heavy=True),
     "nn.conv2d": Operator(infer.convolution, xla="convolution", heavy=True), "nn.conv3d": Operator(heavy=True),
-    "nn.conv1d_transpose": Operator(xla="conv_transpose", heavy=True),
+    "nn.conv3d_transpose": Operator(heavy=True), "nn.conv1d_transpose": Operator(xla="conv_transpose", heavy=True),
     "nn.conv2d_transpose": Operator(xla="conv_transpose", heavy=True),
     "nn.attention": Operator(infer.attention, xla="attention", heavy=True),
     "nn.attention_bias": Operator(infer.attention, xla="attention", heavy=True),
@@ -180,7 +180,7 @@ OPERATORS: Mapping[str, Operator] = {
     "split": Operator(infer.split, xla="split", **_MOVE),
     "stack": Operator(infer.stack, lambda r, t: np.stack(t, r.attr("axis")), xla="stack", **_MOVE),
     "strided_slice": Operator(infer.strided_slice, _strided_slice, "strided_slice", **_MOVE),
-    "nn.pad": Operator(infer.pad, xla="pad", **_MOVE), "tile": Operator(xla="tile", **_MOVE),
+    "nn.pad": Operator(infer.pad, xla="pad", **_MOVE), "tile": Operator(infer.tile, xla="tile", **_MOVE),
     "flip": Operator(**_MOVE), "repeat": Operator(xla="repeat"), "tril": Operator(xla="numpy.tril"),
     "triu": Operator(xla="numpy.triu"),
     "take": Operator(infer.take, lambda r, a, i: np.take(

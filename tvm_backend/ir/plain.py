@@ -145,12 +145,13 @@ def replace_main(module: nodes.Module, main: nodes.Function) -> nodes.Module:
 
 
 def ensure_dataflow(module: nodes.Module) -> nodes.Module:
-    """A result that only names another variable takes that variable's place, as in Relax's canonical form."""
+    """As Relax's canonical form: a result that only names another variable takes that variable's place, and there is
+    nothing that no result needs."""
     main = module["main"]
     last = main.body[-1] if main.body else None
     named = last.value if last is not None and last.var is main.result else None
     if not isinstance(named, nodes.Var) or named in main.params:
-        return module
+        return replace_main(module, main)
     renamed = {named: main.result}
     body = [nodes.Binding(renamed.get(b.var, b.var), substitute(b.value, renamed)) for b in main.body[:-1]]
-    return nodes.Module({**module.named, "main": nodes.Function(main.params, tuple(body), main.result, main.attrs)})
+    return replace_main(module, nodes.Function(main.params, tuple(body), main.result, main.attrs))

@@ -96,7 +96,7 @@ class _Attention(Rewriter):
             self.refuse(form.softmax, *misfit)
         new = self.new(value)
         if name == "permute_dims" and ir.is_var(new.args[0]):
-            axes = _axes(value, len(ir.shape_of(var)))
+            axes = ir.permutation(value)
             if new.args[0] in self.permuted:
                 self.replaced[var] = self._written(self.permuted[new.args[0]].in_order(axes), var.name)
                 return
@@ -173,7 +173,7 @@ class _Attention(Rewriter):
         view = _Permuted(expr, tuple(range(len(ir.shape_of(expr)))))
         while ir.is_var(view.source) and ir.op_name(self.values.get(view.source)) == "permute_dims":
             inner = self.values[view.source]
-            view = _Permuted(inner.args[0], _axes(inner, len(view.axes))).in_order(view.axes)
+            view = _Permuted(inner.args[0], ir.permutation(inner)).in_order(view.axes)
         return view
 
     def _fused(self, var: ir.Var, call: ir.Call) -> _Form:
@@ -291,11 +291,6 @@ def _four(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
     if len(shape) == 3 and full[1] == 1:
         return shape[0], 1, *shape[1:]
     return (*[1] * (4 - len(shape)), *shape)
-
-
-def _axes(call: ir.Call, rank: int) -> tuple[int, ...]:
-    axes = ir.attr(call, "axes")
-    return tuple(reversed(range(rank))) if axes is None else tuple(i % rank for i in axes)
 
 
 def _factor(call: ir.Call, name: str | None) -> tuple[Any, float]:

@@ -118,7 +118,7 @@ class _Products(Gathering):
             return False
         x = self.new(call.args[0])
         if flat:
-            x = self.emit("expand_dims", x, axis=2)
+            x = self.emit("expand_dims", x, axis=[2])
         weights = by_phases(kernel, groups, strides[0], strides[1])
         padding = (axes[0].taps - 1, axes[1].taps - 1, axes[0].after, axes[1].after)
         form = Windows((axes[0].taps, axes[1].taps), (1, 1), padding, (1, 1), groups)
@@ -239,7 +239,7 @@ class _Products(Gathering):
     def _heads_first(self, expr: Any) -> Any:
         """[batch, heads, length, depth]: what was permuted from there, or permuted now."""
         inner: Any = self.made.get(expr) if ir.is_var(expr) else None
-        if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == HEADS_SWAPPED:
+        if ir.op_name(inner) == "permute_dims" and ir.permutation(inner) == HEADS_SWAPPED:
             return inner.args[0]
         return self.emit("permute_dims", expr, axes=list(HEADS_SWAPPED))
 

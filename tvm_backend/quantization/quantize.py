@@ -29,7 +29,8 @@ from onnx import numpy_helper
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.frontends.onnx import rewrites
 from archloom.tvm_backend.frontends.onnx.control_flow import straight
-from archloom.tvm_backend.frontends.onnx.editor import Editor, inputs_of, known_shapes, read_counts, rewrite
+from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, inputs_of, known_shapes, read_counts, rewrite
+from archloom.tvm_backend.frontends.onnx.einsum import einsum_as_products
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
@@ -62,8 +63,10 @@ BEFORE_FOLDING: tuple[Step, ...] = (
     frames_first,  # recurrent layers of one layout, which is the one that can be written out ...
     frame_by_frame,  # ... as products, which the steps below bring into form
     rewrites.sums_to_additions,  # additions may be quantized, sums of several may not
+    rewrites.hard_swish_by_sigmoid,  # which onnxruntime would write otherwise than importers read it
     rewrites.padded_windows,  # which onnxruntime would do while it folds
     rewrites.plain_convolutions,  # the reshapes and slices around them take the scale of what they pass on
+    einsum_as_products,  # which would stay in floats
     rewrites.products_of_matrices,  # vectors first: the steps below look at the last two axes
     rewrites.constants_second,  # before batches, which leave a single matrix alone only where it is the second operand
     rewrites.equal_batches,
@@ -137,9 +140,12 @@ def prepare(model: onnx.ModelProto | str | Path) -> onnx.ModelProto:
     try:
         proto = for_onnxruntime(renewed(proto, label), label)
         with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
-            source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
-            onnx.save(applied(BEFORE_FOLDING, without_functions(proto, HIDING_PRODUCTS)), source)
-            quant_pre_process(source, path, skip_symbolic_shape=True)
+            source, folded, path = (Path(folder) / f"{name}.onnx" for name in ("float", "folded", "prepared"))
+            written = copied(applied(BEFORE_FOLDING, without_functions(proto, HIDING_PRODUCTS)))
+            _name_nodes(written)
+            onnx.save(written, source)
+            _fold(source, folded)
+            quant_pre_process(folded, path, skip_symbolic_shape=True, skip_optimization=True)
             prepared = applied(AFTER_FOLDING, onnx.load(path))
             for node in prepared.graph.node:  # onnxruntime marks the matmuls that it has joined with their biases
                 node.name = node.name.removesuffix("/MatMulAddFusion")
@@ -149,6 +155,18 @@ def prepare(model: onnx.ModelProto | str | Path) -> onnx.ModelProto:
         raise
     except Exception as error:  # onnxruntime raises its own unrelated types for a network it cannot run
         raise ModelError(f"{label}: cannot be prepared for quantization: {error}") from error
+
+
+def _fold(source: Path, target: Path) -> None:
+    """Let onnxruntime fold constants and take normalizations and biases into the operators before them. It leaves
+    transpositions where they are (elsewhere no estimate would have them) and does not rename constants."""
+    from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
+
+    options = SessionOptions()
+    options.optimized_model_filepath = str(target)
+    options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
+    InferenceSession(str(source), options, providers=["CPUExecutionProvider"],
+                     disabled_optimizers=["ConstantSharing", "TransposeOptimizer"])
 
 
 def _name_nodes(model: onnx.ModelProto) -> None:

@@ -8,7 +8,7 @@ meaning, equal where that makes them equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import numpy as np
 import onnx
@@ -16,6 +16,8 @@ from onnx import helper
 
 from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, has_operators, known_shapes, read_counts
+from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
+from archloom.tvm_backend.ir.conversion import blank
 from archloom.tvm_backend.quantization import quantize
 from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
 
@@ -28,8 +30,34 @@ UNKNOWN = 0
 def quantized_form(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with int8 quantization around its operators; weights of the result have no data where those of
     ``model`` have none, else they are zeros."""
-    model = _without_normalization(quantize.applied(quantize.BEFORE_FOLDING, model))
+    model = _without_normalization(_folded(quantize.applied(quantize.BEFORE_FOLDING, model)))
     return _Form(quantize.applied(quantize.AFTER_FOLDING, _with_shapes(model))).model()
+
+
+def _folded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network with constants for what follows from constants alone, as onnxruntime computes it before it quantizes:
+    the numbers of what is made of weights are not known."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    if not any(_is_constant(node, constants) for node in model.graph.node):
+        return model
+    editor = Editor(with_known_shapes(model))
+    constants = set(editor.constants)
+    for node in editor.graph.node:
+        shapes = [editor.inferred.get(name) for name in node.output]
+        if _is_constant(node, constants) and None not in shapes:
+            for name, shape in zip(node.output, shapes, strict=True):
+                kind = editor.infos[name].type.tensor_type.elem_type
+                editor.constant(name, blank(shape or (), helper.tensor_dtype_to_np_dtype(kind)))
+            constants.update(node.output)
+        else:
+            editor.keep(node)
+    return editor.done()
+
+
+def _is_constant(node: onnx.NodeProto, constants: Container[str]) -> bool:
+    """Whether a node's results are always the same: of constants, and not drawn."""
+    return len(node.input) > 0 and "Random" not in node.op_type and node.op_type != "Bernoulli" and all(
+        name in constants for name in node.input if name)
 
 
 def _without_normalization(model: onnx.ModelProto) -> onnx.ModelProto:

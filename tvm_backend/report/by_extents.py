@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +12,14 @@ from archloom.oracle.pages import Code, fragment
 from archloom.tvm_backend.report.data import Json, Report
 from archloom.tvm_backend.report.frames import frame
 from archloom.tvm_backend.report.headline import warnings
-from archloom.tvm_backend.report.table import Column, count, duration, percent, render
+from archloom.tvm_backend.report.table import count, duration, figures, percent, render, to_csv
 
 SCHEMA = "archloom.report_table/1"
 """Name and version of the schema: the number changes when a field changes its meaning or disappears."""
 
-_COLUMNS = tuple(Column(title, "right") for title in ("cycles", "time", "MACs", "offloaded", "use"))
+_COLUMNS = figures("cycles", "time", "MACs", "offloaded", "use")
+_FIGURES = ("cycles", "seconds", "accelerator_cycles", "macs", "offloaded_macs_share", "utilization", "joules",
+            "host_seconds")
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class ReportTable:
 
     def __str__(self) -> str:
         first = self.rows[0].report
-        energy = [Column("energy J", "right")] if any(row.report.joules is not None for row in self.rows) else []
-        host = [Column("host time", "right")] if any(row.report.host_seconds is not None for row in self.rows) else []
-        table = render([*(Column(s, "right") for s in self.symbols), *_COLUMNS, *energy, *host], [[
+        energy = figures("energy J") if any(row.report.joules is not None for row in self.rows) else ()
+        host = figures("host time") if any(row.report.host_seconds is not None for row in self.rows) else ()
+        table = render([*figures(*self.symbols), *_COLUMNS, *energy, *host], [[
             *(count(row.extents[s]) for s in self.symbols), *_cells(row.report),
             *(["–" if row.report.joules is None else f"{row.report.joules:.4g}"] if energy else []),
             *([duration(row.report.host_seconds)] if host else []),
@@ -93,15 +93,9 @@ class ReportTable:
 
     def to_csv(self) -> str:
         """One row for each report; empty where a figure is not known."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        figures = ("cycles", "seconds", "accelerator_cycles", "macs", "offloaded_macs_share", "utilization", "joules",
-                   "host_seconds")
-        writer.writerow([*self.symbols, *figures])
-        for row in self.rows:
-            values: list[Any] = [getattr(row.report, figure) for figure in figures]
-            writer.writerow([*(row.extents[s] for s in self.symbols), *("" if v is None else v for v in values)])
-        return out.getvalue()
+        return to_csv([*self.symbols, *_FIGURES], [
+            [*(row.extents[s] for s in self.symbols), *(getattr(row.report, figure) for figure in _FIGURES)]
+            for row in self.rows])
 
 
 def _cells(report: Report) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from archloom.tvm_backend.report.data import Layer
-from archloom.tvm_backend.report.table import Column, count, percent, render
+from archloom.tvm_backend.report.table import Column, count, figures, percent, render
 from archloom.tvm_backend.report.uses import LinkUse, PortUse, StorageUse
 
 
@@ -16,7 +16,7 @@ def details(layer: Layer) -> str:
 
 
 def _traffic(layer: Layer) -> str:
-    columns = _columns("memory", "bytes read", "at peak", "bytes written", "at peak", "cycles waited")
+    columns = Column("memory"), *figures("bytes read", "at peak", "bytes written", "at peak", "cycles waited")
     rows = [_ports(name, use, use.queue_cycles) for name, use in layer.storages.items()]
     rows += [_ports(name, use, use.wait_cycles) for name, use in layer.links.items()]
     return render(columns, _rows_by_array(rows)) if rows else ""
@@ -31,8 +31,8 @@ def _port(use: PortUse) -> list[str]:
 
 
 def _stalls(layer: Layer) -> str:
-    columns = _columns("unit or stage", "instructions", "busy", "on operands", "on memories", "no room after",
-                       "nothing to do")
+    columns = Column("unit or stage"), *figures(
+        "instructions", "busy", "on operands", "on memories", "no room after", "nothing to do")
     rows = [[name, count(u.instructions), *_shares(layer, u.busy_cycles, u.dependency_stall_cycles,
                                                    u.storage_stall_cycles, None, u.idle_cycles + u.starved_cycles)]
             for name, u in layer.units.items()]
@@ -44,10 +44,10 @@ def _stalls(layer: Layer) -> str:
 def _rows_by_array(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """One row for objects of an array that did the same: their names differ in numbers only."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for name, *figures in rows:
-        groups.setdefault((re.sub(r"\d+", "", name), *figures), []).append(name)
-    return [[names[0] if len(names) == 1 else f"{_between(names[0], names[-1])} ({len(names)})", *figures]
-            for (_, *figures), names in groups.items()]
+    for name, *cells in rows:
+        groups.setdefault((re.sub(r"\d+", "", name), *cells), []).append(name)
+    return [[names[0] if len(names) == 1 else f"{_between(names[0], names[-1])} ({len(names)})", *cells]
+            for (_, *cells), names in groups.items()]
 
 
 def _between(first: str, last: str) -> str:
@@ -61,7 +61,3 @@ def _between(first: str, last: str) -> str:
 
 def _shares(layer: Layer, *cycles: int | None) -> list[str]:
     return [percent(None if c is None or not layer.cycles else c / layer.cycles) for c in cycles]
-
-
-def _columns(first: str, *others: str) -> Sequence[Column]:
-    return (Column(first), *(Column(title, "right") for title in others))

@@ -20,7 +20,7 @@ from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload, plain
 from archloom.oracle.errors import counted
 from archloom.tvm_backend.report.repeats import shortened
-from archloom.tvm_backend.report.table import Column, percent, render
+from archloom.tvm_backend.report.table import Column, figures, percent, render
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.report.data import Layer, Report, TargetShare
@@ -129,9 +129,9 @@ def si(value: float | None, unit: str) -> str:
     return f"{value / 1e-12:.4g} p{unit}"
 
 
-OBJECTS = (Column("object", limit=44), *(Column(title, "right") for title in ("energy", "share", "area mm²", "share")))
-LAYERS = (Column("layer", limit=36), *(
-    Column(title, "right") for title in ("energy", "share", "dynamic", "leakage", "clocks", "power", "pJ a MAC")))
+OBJECTS = (Column("object", limit=44), *figures("energy", "share", "area mm²", "share"))
+LAYERS = (Column("layer", limit=36),
+          *figures("energy", "share", "dynamic", "leakage", "clocks", "power", "pJ a MAC"))
 
 
 def object_rows(report: "Report") -> list[list[str]]:

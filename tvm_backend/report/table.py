@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
+
+from archloom.oracle.pages import Table
 
 WARNING = "warning: "
 """How a line begins that a terminal shows in colour, with the indented ones below it."""
@@ -23,6 +27,23 @@ class Column:
     align: Literal["left", "right"] = "left"
     limit: int = 60
     listing: bool = False
+
+
+def figures(*titles: str) -> tuple[Column, ...]:
+    """Columns of numbers."""
+    return tuple(Column(title, "right") for title in titles)
+
+
+def as_block(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
+    """The same table for a page."""
+    return Table(tuple(column.title for column in columns), tuple(map(tuple, rows)))
+
+
+def to_csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Comma-separated lines; empty where a row has None."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([header, *rows])
+    return out.getvalue()
 
 
 def render(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:

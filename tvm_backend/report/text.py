@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle import pages
 from archloom.oracle.errors import counted
 from archloom.oracle.fallbacks import titled
-from archloom.tvm_backend.report import energy
+from archloom.tvm_backend.report import energy, table
 from archloom.tvm_backend.report.headline import headline, warnings
 from archloom.tvm_backend.report.memory import chart
 from archloom.tvm_backend.report.repeats import Block, shortened
-from archloom.tvm_backend.report.table import Column, count, duration, percent, render, size
+from archloom.tvm_backend.report.table import Column, as_block, count, duration, percent, render, size
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.report.data import Layer, Report
@@ -140,7 +138,7 @@ def page(report: "Report") -> list[pages.Block]:
               (energy.OBJECTS, energy.object_rows(report)), (energy.LAYERS, energy.layer_rows(report))]
     drawn = [] if report.memory is None or not report.memory.layers else [chart(report.memory)]
     return [pages.Code("\n".join(filter(None, [totals(report), titled(report.fallbacks)]))), *drawn, *(
-        pages.Table(tuple(c.title for c in columns), tuple(map(tuple, rows))) for columns, rows in tables if rows)]
+        as_block(columns, rows) for columns, rows in tables if rows)]
 
 
 def full_text(report: "Report") -> str:
@@ -152,15 +150,9 @@ def full_text(report: "Report") -> str:
 def to_csv(report: "Report") -> str:
     """One row for each layer; the bytes of each storage in a column ``bytes_STORAGE``; empty where not timed."""
     storages = sorted({storage for layer in report.layers for storage in layer.bytes})
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["name", "op", "where", "shape", "macs", "cycles", "seconds", "utilization", "instructions",
-                     *(f"bytes_{storage}" for storage in storages), "mapping", "note"])
-    for layer in report.layers:
-        known = [layer.cycles, layer.seconds, layer.utilization, layer.instructions]
-        writer.writerow([
-            layer.name, layer.op, layer.where, "x".join(map(str, layer.shape)), layer.macs,
-            *("" if value is None else value for value in known),
-            *(layer.bytes.get(storage, "") for storage in storages), layer.mapping or "", layer.note or "",
-        ])
-    return out.getvalue()
+    header = ["name", "op", "where", "shape", "macs", "cycles", "seconds", "utilization", "instructions",
+              *(f"bytes_{storage}" for storage in storages), "mapping", "note"]
+    return table.to_csv(header, [
+        [layer.name, layer.op, layer.where, "x".join(map(str, layer.shape)), layer.macs, layer.cycles, layer.seconds,
+         layer.utilization, layer.instructions, *(layer.bytes.get(storage) for storage in storages), layer.mapping,
+         layer.note] for layer in report.layers])

@@ -18,8 +18,11 @@ def source_of(model: Any, load_options: Mapping[str, Any]) -> Source:
     options, taken = dict(load_options), [*signature(Source.of).parameters][1:]
     if unknown := options.keys() - {*taken, "dynamic"}:
         name = min(unknown)
-        raise InputError(f"{name}: expected one of {', '.join((*taken, 'dynamic'))}; an option of the target is given "
-                         f"by options={{{name!r}: {options[name]!r}}}")
+        value = repr(options[name]) if isinstance(options[name], str | int | float) else "…"
+        hint = f"an option of the target is given by options={{{name!r}: {value}}}"
+        if name.startswith("calibrat"):
+            hint = "archloom.quantize(network, calibration=samples) gives the network in int8"
+        raise InputError(f"{name}: expected one of {', '.join((*taken, 'dynamic'))}; {hint}")
     dynamic, source = options.pop("dynamic", False), Source.of(model, **options)
     if not dynamic:
         return source

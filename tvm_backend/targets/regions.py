@@ -154,7 +154,7 @@ def _absorb_relayouts(nodes: list[Node], place: Place, module: ir.IRModule, on_h
 
 def swaps_heads(value: Any) -> bool:
     """Whether a binding puts heads before the length, or behind it."""
-    return ir.op_name(value) == "permute_dims" and ir.attr(value, "axes") == HEADS_SWAPPED
+    return ir.op_name(value) == "permute_dims" and ir.permutation(value) == HEADS_SWAPPED
 
 
 def _multiplies_batches(node: Node, module: ir.IRModule) -> bool:
@@ -244,7 +244,13 @@ def _describe(node: Node, position: int) -> HostOp:
     var, call = node.binding.var, node.binding.value
     shape = ir.shape_of(var) if ir.is_tensor(var) else ()
     engine: Literal["xla", "llvm"] = "xla" if node.place == XLA else "llvm"
-    return HostOp(var.name, str(ir.op_name(call)), shape, macs(call), engine, position=position)
+    return HostOp(var.name, _called(call), shape, macs(call), engine, position=position)
+
+
+def _called(call: Any) -> str:
+    """The operator; of a call of TIR's loops, their function."""
+    name = str(ir.op_name(call))
+    return str(call.args[0].name_hint) if name.startswith("call_tir") else name
 
 
 def regrouped(

@@ -10,9 +10,9 @@ computes; so do the places of ifmaps and of sums, where there are two.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.spans import Group, Span, shares, spans
@@ -31,7 +31,7 @@ START = Affine(0)
 @dataclass(frozen=True)
 class Emission:
     """A problem, how it is mapped, and the machine; ``before`` it so many strips of others, alike in all but their
-    extents, the ``largest`` of which says where sums and ifmaps are."""
+    extents. The ``largest`` of them says where sums and ifmaps are, so that one may begin while another ends."""
 
     problem: Problem
     mapping: RowStationary
@@ -59,24 +59,15 @@ class Emission:
         shape, mp = self.problem.shape, self.mapping
         return min(mp.g, shape.groups), min(mp.n, shape.n), min(mp.m, shape.m)
 
-    def room(self, strip: Strip) -> tuple[int, int]:
-        """Rows and columns of results for which there is room in the global buffer: those of the largest strip, so that
-        all have the same places, and one may begin while another ends."""
-        shape = self.largest or self.problem.shape
-        return min(self.mapping.strip, shape.e), min(self.mapping.f, shape.f)
+    @cached_property
+    def places(self) -> tuple[int, int]:
+        """Words of a place for ifmaps in the global buffer, and of one for the partial sums of a block."""
+        return self.mapping.places(self.largest or self.problem.shape, self.machine)
 
-    def sums(self, strip: Strip) -> int:
-        """Words of the global buffer for the partial sums of a block, at most."""
-        return math.prod(self.sizes) * math.prod(self.room(strip)) * self.machine.psum_words
-
-    def ifmaps(self, strip: Strip) -> int:
-        """Where ifmaps begin in the global buffer."""
-        return self.mapping.sums * self.sums(strip)
-
-    def buffer(self, strip: Strip) -> int:
-        """Words of one of the places for ifmaps."""
-        shape, (rows, cols) = self.problem.shape, self.room(strip)
-        return self.sizes[1] * self.mapping.held(shape) * shape.reach(rows, shape.r) * shape.reach(cols, shape.s)
+    @property
+    def ifmaps(self) -> int:
+        """Where ifmaps begin in the global buffer: behind the sums."""
+        return self.mapping.sums * self.places[1]
 
     def _spans(self) -> Iterator[tuple[Span, Span]]:
         shape, mp = self.problem.shape, self.mapping
@@ -101,7 +92,7 @@ class Emission:
             return [Instr.make("clear", glb=start, n0=count, n1=size, g0=step, g1=1)] if size else []
 
         def each(buffer: Affine) -> Nodes:
-            start = buffer * self.buffer(strip) + self.ifmaps(strip)
+            start = buffer * self.places[0] + self.ifmaps
             below, right = rows.skip + rows.take, cols.skip + cols.take
             return [
                 *clear(start, rows.skip * wide, planes, strip.plane),
@@ -218,7 +209,7 @@ class Block:
     @property
     def start(self) -> Affine:
         """Where the partial sums begin."""
-        return (self.turn.blocks % self.mapping.sums) * self.emission.sums(self.strip)
+        return (self.turn.blocks % self.mapping.sums) * self.emission.places[1]
 
     def nodes(self) -> Nodes:
         """Sums of all channels, from the bias on, and results."""
@@ -251,7 +242,7 @@ class Block:
 
     def _buffer(self, number: Affine) -> Affine:
         """Words from the start of the ifmaps to those that are loaded as number ``number``."""
-        return (number % self.mapping.buffers) * self.emission.buffer(self.strip)
+        return (number % self.mapping.buffers) * self.emission.places[0]
 
     def _group(self, buffer: Affine | None, group: Affine) -> Nodes:
         """All channels of a group of the block, which are in a ``buffer`` or are loaded; the first of them alone, as
@@ -295,7 +286,7 @@ class Block:
         y0 = self.strip.e0 * shape.stride + (rows.skip - shape.top)
         x0 = self.strip.f0 * shape.stride + (cols.skip - shape.left)
         steps = self.problem.ifmap.steps
-        glb = buffer + (self.emission.ifmaps(self.strip) + rows.skip * cols.reach + cols.skip)
+        glb = buffer + (self.emission.ifmaps + rows.skip * cols.reach + cols.skip)
         return repeat("ln", self.images.size, lambda n: repeat("ly", rows.take, lambda y: [Instr.make(
             "load", dram=self.problem.ifmap.at(self.images.first + n, y0 + y, x0, channels.first),
             glb=glb + n * (channels.size * self.strip.plane) + y * cols.reach, n0=channels.size, n1=cols.take,

@@ -210,7 +210,7 @@ class Pass:
         down, across = max(g.top + g.down for g in groups), max(g.left + g.across for g in groups)
         stride, reach = block.problem.shape.stride, block.strip.cols.reach
         width = block.problem.shape.reach(block.strip.cols.size, step.cols)
-        plane, start = block.strip.plane, block.emission.ifmaps(block.strip)
+        plane, start = block.strip.plane, block.emission.ifmaps
         base = step.buffer + n * (step.held * plane) + (start + step.row * reach + step.col)
 
         def send(deep: Group, segment: Affine | int, ch: Affine, y: Affine, first: Affine, count: int) -> Nodes:

@@ -13,7 +13,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.eyeriss import bus_words
 from archloom.mapper.hardware import Hardware
 from archloom.oracle.errors import MappingError
-from archloom.uma_targets.eyeriss.problem import Shape
+from archloom.uma_targets.eyeriss.problem import Count, Shape
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,12 @@ class RowStationary:
         """Rows of results in the array at the same time."""
         return self.segments * self.e
 
+    def places(self, shape: Shape, machine: Bounds) -> tuple[int, int]:
+        """Words of the global buffer that a place for ifmaps takes, and one for a block's sums."""
+        images, filters = min(self.n, shape.n), min(self.g, shape.groups) * min(self.m, shape.m)
+        ifmap, sums = planes(shape, machine, images, min(self.strip, shape.e), min(self.f, shape.f))
+        return self.held(shape) * ifmap, filters * sums
+
     def __str__(self) -> str:
         return (
             f"p={self.p} q={self.q} r={self.r} t={self.down}x{self.across} e={self.segments}x{self.e} n={self.n} "
@@ -101,14 +107,17 @@ def taps(shape: Shape, machine: Bounds) -> tuple[int, int]:
     return min(shape.r, machine.rows), min(shape.s, machine.ifmap_spad, machine.filter_spad)
 
 
+def planes(shape: Shape, machine: Bounds, images: Count, rows: Count, columns: Count) -> tuple[Count, Count]:
+    """Words of the global buffer for the ifmaps of a channel, and for the sums of a filter: of so many images, rows and
+    columns of results."""
+    ifmap = images * shape.reach(rows, shape.r) * shape.reach(columns, shape.s)
+    return ifmap, images * rows * columns * machine.psum_words
+
+
 def check(mapping: RowStationary, shape: Shape, machine: Bounds) -> None:
     """MappingError naming every bound that the mapping breaks."""
     r_taps, s_taps = taps(shape, machine)
-    reach = (min(mapping.strip, shape.e) - 1) * shape.stride + shape.r
-    width = shape.reach(mapping.f, shape.s)
-    ifmap = mapping.buffers * mapping.n * mapping.held(shape) * reach * width
-    filters = min(mapping.g, shape.groups) * min(mapping.m, shape.m)
-    psums = mapping.n * filters * min(mapping.strip, shape.e) * mapping.f * machine.psum_words
+    ifmaps, sums = mapping.places(shape, machine)
     demands = (
         ("rows of the array", mapping.segments * mapping.down * mapping.r * r_taps, machine.rows, "rows"),
         ("columns of the array", mapping.across * mapping.e, machine.cols, "cols"),
@@ -118,7 +127,7 @@ def check(mapping: RowStationary, shape: Shape, machine: Bounds) -> None:
         ("words of a primitive's sums", mapping.p * mapping.f, machine.row_words, "row_words"),
         ("words of a primitive's ifmap rows", mapping.q * shape.reach(mapping.f, s_taps), machine.row_words,
          "row_words"),
-        ("words of the global buffer", ifmap + mapping.sums * psums, machine.glb_words, "glb_kib"),
+        ("words of the global buffer", mapping.buffers * ifmaps + mapping.sums * sums, machine.glb_words, "glb_kib"),
         ("words of the filter buffer", mapping.p * mapping.q * s_taps, machine.fglb_words, "filter_glb_kib"),
     )
     if mapping.g > 1 and mapping.m < shape.m:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from archloom.oracle.affine import Affine
 from archloom.uma_targets.kit.gemm import Gemm
+
+Count = TypeVar("Count", int, NDArray[np.int64])
 
 VALUE_BYTES = 2
 """16-bit fixed point."""
@@ -65,7 +71,7 @@ class Shape:
         """Multiply-accumulates, those with padding included."""
         return self.groups * self.n * self.m * self.c * self.r * self.s * self.e * self.f
 
-    def reach(self, outputs: int, taps: int) -> int:
+    def reach(self, outputs: Count, taps: int) -> Count:
         """Inputs that ``outputs`` neighbours with ``taps`` weights read."""
         return (outputs - 1) * self.stride + taps
 

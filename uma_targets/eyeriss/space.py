@@ -21,7 +21,7 @@ from archloom.mapper.space import Columns as Mapped
 from archloom.mapper.space import Space, SpaceBuilder, Table, select
 from archloom.mapper.spans import kinds_of_shares
 from archloom.uma_targets.eyeriss.loops import Columns, Images, Tensors, loops
-from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, taps
+from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, planes, taps
 from archloom.uma_targets.eyeriss.problem import Shape, image_shape
 
 Estimates: TypeAlias = NDArray[np.float64]
@@ -188,7 +188,7 @@ def _candidates(shape: Shape, machine: Machine, widths: tuple[int, ...]) -> Colu
 def _needs(table: Columns, shape: Shape, machine: Machine) -> Columns:
     """Words of buffers that each candidate takes at least: one ifmap buffer, sums of one pass's filters."""
     _, s_taps = taps(shape, machine)
-    streams = np.maximum(table["p"] * table["f"], table["q"] * ((table["f"] - 1) * shape.stride + s_taps))
+    streams = np.maximum(table["p"] * table["f"], table["q"] * shape.reach(table["f"], s_taps))
     plane, sums = _buffered(table, shape, machine)
     held = np.where(table["g"] > 1, table["g"] * shape.c, table["q"] * table["r"])
     filters = table["g"] * np.minimum(shape.m, table["p"] * table["down"] * table["across"])
@@ -198,10 +198,7 @@ def _needs(table: Columns, shape: Shape, machine: Machine) -> Columns:
 
 def _buffered(table: Columns, shape: Shape, machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Words of the global buffer for the ifmap of a channel, and for the sums of a filter."""
-    strip = np.minimum(table["segments"] * table["e"], shape.e)
-    width = (table["f"] - 1) * shape.stride + shape.s
-    plane = ((strip - 1) * shape.stride + shape.r) * width
-    return table["n"] * plane, table["n"] * strip * table["f"] * machine.psum_words
+    return planes(shape, machine, table["n"], np.minimum(table["segments"] * table["e"], shape.e), table["f"])
 
 
 def _with_blocks(table: Columns, shape: Shape, machine: Machine) -> Columns:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.accelerator import Accelerator, Configuration
@@ -44,6 +44,8 @@ from archloom.uma_targets.kit.vectors import operators as nests
 from archloom.uma_targets.kit.vectors.operators import VectorKit
 
 Options = Mapping[str, Any]
+KitNumbers: TypeAlias = Literal["int8", "float32"]
+_NUMBERS = get_args(KitNumbers)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class GemmKit:
     tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
     macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
     rates: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
-    numbers: Numbers = "int8"
+    numbers: KitNumbers = "int8"
     bias: bool = True
     relu: bool = True
     residual: bool = False
@@ -107,7 +109,7 @@ class GemmKit:
     def __post_init__(self) -> None:
         kinds = get_args(Kind)
         for holds, what in (
-            (self.numbers in ("int8", "float32"), f"numbers: expected int8 or float32, found {self.numbers!r}"),
+            (self.numbers in _NUMBERS, f"numbers: expected {' or '.join(_NUMBERS)}, found {self.numbers!r}"),
             (isinstance(self.windows, tuple), f"windows: expected a tuple of rules, found {self.windows!r}"),
             (all(name in kinds and isinstance(kernel, Kernel) for name, kernel in self.kernels.items()),
              f"kernels: expected a Kernel for each of some of {', '.join(kinds)}, found {dict(self.kernels)}"),

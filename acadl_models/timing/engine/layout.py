@@ -35,7 +35,7 @@ class H(Record):
     ENDS = constant  # lists of accesses that may conflict
     BUCKETED = constant  # whether some of them depend on where accesses lie
     SITES = SITE_COUNTERS = constant  # loops of the stream's text; these and one more for what lies in no loop
-    ACCESSES = PLACES = constant  # number of accesses and their records, by order
+    ACCESSES = ACCESS_TABLE = constant  # number of accesses and their records, by order
     TOTAL = constant  # instruction instances in the whole run
     MAX_ACCESSES = MAX_AXES = MAX_OPERANDS = MAX_REQUESTS = MAX_LATENCIES = constant  # parts of an instance at most
     SLOT_SIZE = SLOT_ACCESSES = ACCESS_SIZE = SLOT_OPERANDS = constant  # an instance and its parts

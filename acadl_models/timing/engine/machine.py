@@ -12,6 +12,7 @@ from archloom.acadl_models.timing.engine import fields, remembered, state
 from archloom.acadl_models.timing.engine.fields import NONE, PLAIN_MODE, Kind, Record
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H, StageSpec, StoreSpec, UnitSpec
 from archloom.acadl_models.timing.engine.machine_parts import PARTS
+from archloom.acadl_models.timing.engine.memory_state import Cache, Tail, WayStep
 from archloom.acadl_models.timing.engine.remembered import Memory, Room
 from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
 from archloom.acadl_models.timing.engine.state import Array, M, Stage, Unit
@@ -47,9 +48,9 @@ def new_machine(t: Array, log: int = 0, *, lasts: bool = True) -> Array:
     stores[:, state.Store.SPEC] = t[H.STORE_TABLE] + StoreSpec.SIZE * np.arange(len(stores))
     line, register = m[M.CACHE_LINES], m[M.REGISTERS]
     specs = records_of(t, H.CACHE_TABLE, t[H.CACHES], CacheSpec)
-    for cache, spec in zip(records_of(m, M.CACHES, t[H.CACHES], state.Cache), specs):
-        cache[state.Cache.GENERATOR] = spec[CacheSpec.SEED] % (MODULUS - 1) + 1
-        cache[state.Cache.LINES], cache[state.Cache.REGISTERS] = line, register
+    for cache, spec in zip(records_of(m, M.CACHES, t[H.CACHES], Cache), specs):
+        cache[Cache.GENERATOR] = spec[CacheSpec.SEED] % (MODULUS - 1) + 1
+        cache[Cache.LINES], cache[Cache.REGISTERS] = line, register
         line += spec[CacheSpec.SETS] * spec[CacheSpec.WAYS]
         register += spec[CacheSpec.REGISTERS]
     m[m[M.FILES] :][: t[H.FILES]] = t[t[H.FILE_TABLE] :][: t[H.FILES]]
@@ -170,10 +171,10 @@ def machine_words(t: Array, m: Array) -> list[tuple[str, Kind]]:
 def _slot_words(t: Array) -> list[tuple[str, Kind]]:
     """Names and kinds of the words of an instance with all that follows it, as far as there is room for it."""
     levels = int(t[H.LEVELS])
-    steps = (int(t[H.TAIL_SIZE]) - state.Tail.SIZE - 2 * levels) // state.WayStep.SIZE
+    steps = (int(t[H.TAIL_SIZE]) - Tail.SIZE - 2 * levels) // WayStep.SIZE
     accesses = _words_of(state.Access) + [("", fields.place)] * int(t[H.ACCESS_SIZE] - state.Access.SIZE)
     latency = [("", fields.state)]
-    tail = _words_of(state.Tail) + latency * 2 * levels + _words_of(state.WayStep) * steps
+    tail = _words_of(Tail) + latency * 2 * levels + _words_of(WayStep) * steps
     requests = int(t[H.MAX_REQUESTS])
     return [
         *_words_of(state.Instance), *accesses * int(t[H.MAX_ACCESSES]),

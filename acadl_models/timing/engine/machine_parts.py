@@ -29,23 +29,17 @@ from archloom.acadl_models.timing.engine.fields import (
     until,
 )
 from archloom.acadl_models.timing.engine.layout import MAX_DIMS, STACK, CacheSpec, H, StoreKind, StoreSpec
+from archloom.acadl_models.timing.engine.memory_state import POSTED_PER_LEVEL, Bank, Cache, Dram, Live, Look, Posted
 from archloom.acadl_models.timing.engine.state import (
-    POSTED_PER_LEVEL,
     WHEEL,
     Array,
-    Bank,
-    Cache,
-    Dram,
     Ends,
     Flight,
     Link,
-    Live,
     Log,
-    Look,
     Loop,
     M,
     Name,
-    Posted,
     Queue,
     Stage,
     Store,

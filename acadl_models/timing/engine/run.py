@@ -14,19 +14,8 @@ from archloom.acadl_models.timing.engine.layout import H, Instruction
 from archloom.acadl_models.timing.engine.lowering.memories import stateful_drams
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
 from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory, records_of
-from archloom.acadl_models.timing.engine.state import (
-    Array,
-    Cache,
-    Dram,
-    Link,
-    M,
-    Operand,
-    Port,
-    Stage,
-    Status,
-    Store,
-    Unit,
-)
+from archloom.acadl_models.timing.engine.memory_state import Cache, Dram
+from archloom.acadl_models.timing.engine.state import Array, Link, M, Operand, Port, Stage, Status, Store, Unit
 from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
 from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError

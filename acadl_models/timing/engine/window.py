@@ -14,6 +14,7 @@ from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, S
 from archloom.acadl_models.timing.engine.lowering.program import Lowered, lower
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory
+from archloom.acadl_models.timing.engine.memory_state import Tail
 from archloom.acadl_models.timing.engine.run import most_in_flight, raise_faults
 from archloom.acadl_models.timing.engine.state import BEATS_ROOM, Instance, Log, Logged, M, Phase, Request, Status
 from archloom.acadl_models.timing.log import Event, RunLog
@@ -159,7 +160,7 @@ class _Watcher:
         """Whether a request with a slot is still at the lines of a cache, so that its end is not known."""
         if self.t[m[m[request + Request.STORE] + state.Store.SPEC] + StoreSpec.KIND] != StoreKind.CACHED:
             return False
-        return bool(m[slot + self.t[H.SLOT_TAILS] + k * self.t[H.TAIL_SIZE] + state.Tail.DEPTH] > 0)
+        return bool(m[slot + self.t[H.SLOT_TAILS] + k * self.t[H.TAIL_SIZE] + Tail.DEPTH] > 0)
 
     def _carried(self, m: Array, request: int, number: int) -> Iterator[Event]:
         """The passage of a request over a link, if it comes over one."""

@@ -15,7 +15,6 @@ from archloom.oracle import taidl
 from archloom.oracle.errors import InputError, StreamError, TaidlError
 from archloom.oracle.kernel import Kernel, KernelIsa, isa
 from archloom.oracle.taidl.parser import parse
-from archloom.oracle.taidl.printer import print_isa
 from archloom.oracle.taidl.slices import definite
 from tests.support.examples import examples, slow
 
@@ -46,21 +45,6 @@ def float32(*shape: int) -> np.ndarray:
 
 def test_every_figure_is_there() -> None:
     assert {p.stem.split("_")[1] for p in FILES} == {"4", "6", "7", "8", "9", "10", "11", "12", "13"}
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_figures_print_and_parse_to_the_same_tree(path: Path) -> None:
-    tree = parse(path.read_text(), str(path))
-    assert tree.name == path.stem
-    assert parse(print_isa(tree)) == tree
-
-
-def test_figure_4_declares_the_storage_of_tpu_v1() -> None:
-    tpu = taidl.load(FIGURES / "figure_4.taidl")
-    assert {b.name: (b.shape, b.dtype) for b in tpu.buffers} == {
-        "unified_buffer": ((98304, 256), "i8"), "accumulator": ((4096, 256), "i32"), "weights": ((256, 256), "i8"),
-        "fifo": ((4, 256, 256), "i8")}
-    assert tpu.initial_registers() == {"occupancy": 0, "push": 0, "pop": 0}
 
 
 def test_figure_6_pushes_weights_in_turn() -> None:

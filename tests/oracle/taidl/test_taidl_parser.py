@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archloom.oracle import taidl
 from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.parser import parse
@@ -148,13 +147,6 @@ def test_printed_expressions_parse_to_the_same_tree(tree: ast.Expr) -> None:
 @examples(30, 500)
 def test_printed_statements_parse_to_the_same_tree(tree: tuple[ast.Statement, ...]) -> None:
     assert parse(printed(tree)).instructions[0].body == tree
-
-
-@pytest.mark.first_case
-@pytest.mark.parametrize("text", [TPU, *(p.read_text() for p in sorted((taidl._ISAS).glob("*.taidl")))])
-def test_printed_descriptions_parse_to_the_same_tree(text: str) -> None:
-    tree = parse(text)
-    assert parse(print_isa(tree)) == tree
 
 
 CANONICAL = """isa t;

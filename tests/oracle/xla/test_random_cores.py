@@ -11,8 +11,8 @@ from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.xla import strategies
 from archloom.oracle.xla.notation.limits import Limits
 from archloom.oracle.xla.raising.relays import without_relays
-from tests.support.oracle.random_checks import Tally
-from tests.support.oracle.random_cores import Grid, check
+from tests.support.oracle.random_programs.checks import Tally
+from tests.support.oracle.random_programs.cores import Grid, check
 
 SHARDS, EACH = 10, 300
 

@@ -16,9 +16,9 @@ from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.notation import substitution
 from tests.support.examples import slow
 from tests.support.oracle.agreement import agree, isa_of
-from tests.support.oracle.random_checks import STREAMS, check
-from tests.support.oracle.random_isas import random_isa
-from tests.support.oracle.random_kernels import arguments
+from tests.support.oracle.random_programs.checks import STREAMS, check
+from tests.support.oracle.random_programs.isas import random_isa
+from tests.support.oracle.random_programs.kernels import arguments
 
 CHAIN = Path(__file__).parents[2] / "data" / "oracle"
 SHARDS = 20

@@ -21,7 +21,7 @@ from archloom.oracle.xla.raising.match import match
 from archloom.oracle.xla.raising.tree import WriteItem
 from archloom.tvm_backend.targets.choice import choose
 from tests.support.examples import slow
-from tests.support.oracle.random_cores import Grid
+from tests.support.oracle.random_programs.cores import Grid
 
 
 class Counted:

@@ -18,7 +18,7 @@ from archloom.oracle.taidl.statements import every
 from archloom.oracle.taidl.types import byte_count, element_type, numpy_dtype
 from tests.support.oracle.any_isa import Programs, small_parameters
 from tests.support.oracle.operator_cases import equal
-from tests.support.oracle.random_checks import compared
+from tests.support.oracle.random_programs.checks import compared
 
 HBM_BYTES = 1 << 15
 

@@ -217,7 +217,8 @@ def moved(b: Builder) -> None:
         case "expand":
             calls = [op.expand_dims(x.expr, [0]) if len(x.shape) < 4 else op.reshape(x.expr, [math.prod(x.shape)])]
         case "transpose":
-            calls = [op.permute_dims(x.expr, b.draw(st.permutations(list(range(len(x.shape))))))]
+            rank, order = len(x.shape), b.draw(st.permutations(range(len(x.shape))))
+            calls = [op.permute_dims(x.expr, [axis - rank * b.draw(st.booleans()) for axis in order])]
         case "slice":
             calls = [op.strided_slice(x.expr, [len(x.shape) - 1], [0], [(x.shape[-1] + 1) // 2])]
         case "join":

@@ -62,17 +62,6 @@ def test_all_faults_are_told_and_nothing_is_written(tmp_path: Path, capsys: pyte
     assert not out.exists()
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["nope"], "there is no ISA 'nope'"),
-    (["nope.taidl"], "there is no file nope.taidl"),
-    (["gemmini", "-O", "dim=two"], "--option dim=two: a parameter of an ISA is an integer"),
-    (["gemmini", "-O", "dim=2"], "parameter dim of ISA gemmini must be in 4..1024, found 2"),
-])
-def test_bad_input(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["isa", *arguments]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_the_check_is_for_the_parameters_that_are_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "narrow.taidl"
     path.write_text("isa narrow;\nparam n = 4 in 1..64;\n[b] (16) (n x i8);\n"

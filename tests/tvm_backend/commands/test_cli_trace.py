@@ -86,23 +86,6 @@ def test_a_window_with_too_many_steps(
     assert "has more than 100 steps" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    ((GEMM, "--from", "-1"), "--from: expected a cycle of at least 0, found -1"),
-    ((GEMM, "--cycles", "0"), "--cycles: expected at least 1, found 0"),
-    ((GEMM, "--from", "99999999"), "the window begins at cycle 99999999, but the last cycle of the run is"),
-    ((GEMM, "--from", str(10**30)), f"begins before cycle {2**62}, not at {10**30}"),
-    ((GEMM, "--layer", "conv"), "no layer 'conv'"),
-    (("nothing.asm",), "nothing.asm: no such file"),
-    ((GEMM, "-t", "gemmin"), "gemmin"),
-])
-def test_bad_input(words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "t.json"
-    assert cli.main(["trace", *words, "-o", str(target)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("archloom: ") and message in error and "Traceback" not in error
-    assert not list(tmp_path.iterdir())
-
-
 def test_bad_outputs_and_layers(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for output, message in ((tmp_path / "none" / "t.json", "is no directory"), (tmp_path, "it is a directory")):
         assert cli.main(["trace", GEMM, "-o", str(output)]) == 2

@@ -73,15 +73,17 @@ def test_macs_of_a_transposed_convolution_on_the_host(data: st.DataObject) -> No
     def pick(*values: int) -> int:
         return data.draw(st.sampled_from(values))
 
-    groups = pick(1, 2)
-    shape, kernel = (pick(1, 2), 2 * groups, pick(3, 4, 5), 4), (2 * groups, pick(1, 3), pick(2, 3), pick(1, 2))
+    groups, deep = pick(1, 2), pick(0, 1)
+    shape = (pick(1, 2), 2 * groups, *[3] * deep, pick(3, 4, 5), 4)
+    kernel = (2 * groups, pick(1, 3), *[2] * deep, pick(2, 3), pick(1, 2))
     net = Net()
     x, weights = net.input("x", *shape), net.input("w", *kernel)
-    form = {"strides": [pick(1, 2, 3), pick(1, 2)], "group": groups, "pads": [0, 0, pick(0, 1), 0]}
+    form = {"strides": [*[2] * deep, pick(1, 2, 3), pick(1, 2)], "group": groups,
+            "pads": [0] * (2 + deep) + [*[1] * deep, pick(0, 1), 0]}
     model = net.model(net.node("ConvTranspose", [x, weights], "up", **form))
     report = archloom.estimate(archloom.load(model), "qkv")
     macs = math.prod(shape) * math.prod(kernel[1:])
-    assert {op.op: op.macs for op in report.host if op.macs} == {"nn.conv2d_transpose": macs}
+    assert {op.op: op.macs for op in report.host if op.macs} == {f"nn.conv{2 + deep}d_transpose": macs}
     assert report.macs == macs and report.offloaded_macs == 0
 
 

@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.support.examples import every
-from tests.support.tvm_backend.torch_functions import all_same, random, same
+import archloom
+from archloom.tvm_backend.compile import partition_model
+from tests.support.examples import every, slow
+from tests.support.tvm_backend.torch_functions import Of, all_same, random, same
 
 
 def assigned(x: torch.Tensor) -> torch.Tensor:
@@ -70,6 +72,7 @@ MENDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "fold": lambda x: F.fold(F.unfold(x, 2, stride=2), (6, 8), 2, stride=2),
     "unfold of a tensor": lambda x: x.unfold(-1, 3, 2),
     "cdist": lambda x: torch.cdist(x[:, 0], x[:, 1]),
+    "bilinear": lambda x: F.bilinear(x, 1 - x, torch.arange(128.0).reshape(2, 8, 8) / 99, torch.ones(2)),
     "shift": lambda x: (x * 9).to(torch.int32) << 2,
     "scatter_add": lambda x: torch.zeros(2, 4, 6, 8).scatter_add(1, x.argmax(1, keepdim=True), x[:, :1]),
     "index_put": lambda x: x.index_put((torch.tensor([0, 1]), torch.tensor([-1, 2])), torch.zeros(())),
@@ -180,6 +183,7 @@ OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "in": lambda x: F.instance_norm(x),
     "lrn": lambda x: F.local_response_norm(x, 3),
     "rms": lambda x: F.rms_norm(x, (8,)),
+    "linear of a vector": lambda x: F.linear(x[0, 0, 0], torch.arange(24.0).reshape(3, 8)),
     "bn": lambda x: F.batch_norm(x, torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.tensor([1.0, 2, 3, 4])),
     "pad_c": lambda x: F.pad(x, (1, 2, 0, 3), value=0.5),
     "pad_r": lambda x: F.pad(x, (1, 2, 2, 1), mode='reflect'),
@@ -275,10 +279,43 @@ OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 """What TVM imports as it is."""
 
 
+PRODUCTS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], int]] = {
+    "mv": (OPERATORS["mv"], 6 * 8), "dot": (OPERATORS["dot"], 8),
+    "linear of a vector": (OPERATORS["linear of a vector"], 8 * 3),
+    "bilinear": (lambda x: F.bilinear(x[0, 0], x[1, 0], torch.ones(2, 8, 8)), 6 * 8 * 8 * 2 + 6 * 2 * 8),
+    "einsum": (lambda x: torch.einsum("chw,cd,dk->hk", x[0], x[1, :, 0, :5], x[1, 0, :5, :3]), 4 * 5 * 3 + 6 * 4 * 3),
+    "volume": (lambda x: F.conv3d(x[:, None], torch.ones(2, 1, 3, 3, 3)), 2 * 2 * 2 * 4 * 6 * 27),
+    "transposed, of a volume": (
+        lambda x: F.conv_transpose3d(x[:, None], torch.ones(1, 3, 2, 2, 2)), 2 * 4 * 6 * 8 * 3 * 8),
+}
+"""Operators with their multiply-accumulates, wherever they run."""
+
+
+@pytest.mark.parametrize("target", ["gemmini", "qkv"])
+def test_multiply_accumulates(target: str) -> None:
+    class Every(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return tuple(function(x) for function, _ in PRODUCTS.values())
+
+    report = archloom.estimate(torch.export.export(Every(), (random(2, 4, 6, 8),)), target)
+    assert report.macs == sum(macs for _, macs in PRODUCTS.values())
+
+
 @pytest.mark.parametrize("part", every(4, range(4)))
 def test_mended(part: int) -> None:
     """In parts, each of which is imported and compiled as one network."""
     all_same({name: MENDED[name] for name in list(MENDED)[part::4]}, random(2, 4, 6, 8))
+
+
+@pytest.mark.parametrize("part", [
+    list(MENDED)[::4], *(slow([name]) for name in (*MENDED, *OPERATORS))], ids=lambda part: part[0])
+def test_estimates_have_the_operators_of_what_is_compiled(part: list[str]) -> None:
+    """Read without weights, and by TVM."""
+    program = torch.export.export(Of([{**MENDED, **OPERATORS}[name] for name in part]), (random(2, 4, 6, 8),))
+    compiled, estimated = partition_model(archloom.load(program), "qkv"), archloom.estimate(program, "qkv")
+    assert sorted((op.name, op.op, op.macs) for op in estimated.host) == sorted(
+        (op.name, op.op, op.macs) for op in compiled.host.ops)
+    assert estimated.offloaded_macs == compiled.offloaded_macs
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import archloom
 from archloom import load
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.host.network import jitted
@@ -72,6 +73,8 @@ def test_convolutions(batch: int) -> None:
     same(model, x)
     part, _, _ = split(model, registry.get("qkv"))
     assert part.offloaded_macs_share == 1.0
+    estimated = archloom.estimate(torch.export.export(Convolutions().eval(), (x,)), "qkv")  # read without TVM
+    assert estimated.macs == estimated.offloaded_macs == part.macs
     fused = sorted(step.op for step in part.steps())
     assert fused == ["batch_matmul"] * 3 + ["dense"] * 3 + ["dense+bias"] + ["dense+bias+relu"] + ["dense+relu"]
 

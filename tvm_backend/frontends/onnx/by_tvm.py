@@ -113,5 +113,11 @@ def _pad(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
     return relax.op.nn.pad(x, found.widths, **found.attrs)
 
 
-OWN: Mapping[str, Callable[[Any, Mapping[str, Any]], relax.Expr | None]] = {"Clip": _clip, "Pad": _pad}
+def _tile(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
+    """``Tile`` as one operator, as ``Pad``; None by repeats that are computed."""
+    repeats = const_value(inputs[1]) if kind(inputs[1]) == "constant" else None
+    return None if repeats is None or (repeats < 1).any() else relax.op.tile(inputs[0], [int(r) for r in repeats])
+
+
+OWN: Mapping[str, Callable[[Any, Mapping[str, Any]], relax.Expr | None]] = {"Clip": _clip, "Pad": _pad, "Tile": _tile}
 """ONNX operators that are imported otherwise than by TVM's converters; None leaves one to these."""

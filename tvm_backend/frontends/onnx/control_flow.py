@@ -18,7 +18,7 @@ from onnx import defs, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, attributes_of, copied, every_node, inlined, opset_of
-from archloom.tvm_backend.frontends.onnx.functions import alone, without_unread
+from archloom.tvm_backend.frontends.onnx.functions import by_reference, without_unread
 from archloom.tvm_backend.frontends.onnx.guard import MAX_FRAMES, MAX_NODES
 from archloom.tvm_backend.frontends.onnx.skeleton import is_blank
 
@@ -193,18 +193,14 @@ class _Writer:
             return dict(onnx.shape_inference.infer_node_outputs(
                 schema, node, types, values, opset_imports=list(self.model.opset_import),
                 ir_version=self.model.ir_version))
-        except (defs.SchemaError, onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        except (defs.SchemaError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError, RuntimeError,
+                LookupError, ValueError):
             return {}  # what the network states is known
 
     def _compute(self, node: onnx.NodeProto) -> None:
-        from onnx.reference import ReferenceEvaluator
-
-        given = {name: self.values[name] for name in node.input if name}
-        try:
-            found = ReferenceEvaluator(alone(node, self.model)).run(None, given)
-        except Exception:  # whatever operators of the reference raise; then the value is not known
-            return
-        self.values.update((name, np.asarray(x)) for name, x in zip(node.output, found) if name)
+        found = by_reference(node, self.model, {name: self.values[name] for name in node.input if name})
+        if found is not None:
+            self.values.update((name, x) for name, x in zip(node.output, found) if name)
 
 
 # control flow ---------------------------------------------------------------------------------------------------------

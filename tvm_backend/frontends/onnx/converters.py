@@ -96,14 +96,15 @@ def _pad(node: Node) -> Any:
 def _gemm(node: Node) -> Any:
     a, b, c = node.inputs[0], node.inputs[1], node.at(2)
     alpha, beta = (node.attrs.get(name, 1.0) for name in ("alpha", "beta"))
-    folded = isinstance(b, nodes.Constant)
-    b = _scaled(b, alpha) if folded else b
+    if isinstance(b, nodes.Constant):
+        b = _scaled(b, alpha)
+    else:
+        a = _scaled(a, alpha)
     if node.attrs.get("transA", 0):
         a = call("permute_dims", a, axes=(1, 0))
     if node.attrs.get("transB", 0):
         b = call("permute_dims", b, axes=(1, 0))
     result = call("matmul", a, b, out_dtype=None)
-    result = result if folded else _scaled(result, alpha)
     return result if c is None else call("add", result, _scaled(c, beta))
 
 
@@ -127,15 +128,22 @@ def _elementwise(op: str, function: Callable[..., Any] | None = None) -> Convert
 
 
 def _arithmetic(op: str, function: Callable[..., Any]) -> Converter:
-    """As :func:`_elementwise`, of two; results have the type of their operands, but truth values."""
+    """As :func:`_elementwise`, of two of one type; results have it, too, but truth values."""
 
     def of_type(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if op == "divide" and a.dtype.kind in "iu" and b.dtype.kind in "iu":
             raise nodes.Unsupported("a division of integer constants")
         result = np.asarray(function(a, b))
-        return result if a.dtype != b.dtype or result.dtype == bool else result.astype(a.dtype)
+        return result if result.dtype == bool else result.astype(a.dtype)
 
-    return _elementwise(op, of_type)
+    plain = _elementwise(op, of_type)
+
+    def convert(node: Node) -> Any:
+        if len({operand.ty.dtype for operand in node.inputs if isinstance(operand.ty, nodes.TensorType)}) > 1:
+            raise nodes.Unsupported(f"{op} of two types")
+        return plain(node)
+
+    return convert
 
 
 def _extreme(op: str, function: Callable[..., Any]) -> Converter:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -95,12 +94,11 @@ def _state_masks(model: onnx.ModelProto) -> None:
 
 def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Compute what depends on shapes and constants alone: bodies of functions are written for any shape."""
-    from onnx.reference import ReferenceEvaluator
-
     while True:
         model = skeleton.inferred(model)
         shapes = known_shapes(model)
-        values = {t.name: t for t in model.graph.initializer if math.prod(t.dims) <= MOST_FOLDED}
+        values = {t.name: t for t in model.graph.initializer
+                  if math.prod(t.dims) <= MOST_FOLDED and not skeleton.is_blank(t)}
         kept: list[onnx.NodeProto] = []
         for node in model.graph.node:
             found: list[np.ndarray] | None = None
@@ -108,9 +106,8 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
                 asked = {a.name: a.i for a in node.attribute}
                 found = [np.array(shapes[node.input[0]][asked.get("start", 0):asked.get("end")], np.int64)]
             elif _is_computed(node, shapes) and all(name in values for name in node.input if name):
-                given = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
-                with suppress(RuntimeError):  # the reference has no such operator in this version: it stays
-                    found = ReferenceEvaluator(alone(node, model)).run(None, given)
+                found = by_reference(
+                    node, model, {name: numpy_helper.to_array(values[name]) for name in node.input if name})
             if found is None or any(x is None or np.size(x) > MOST_FOLDED for x in found):
                 kept.append(node)
                 continue
@@ -121,6 +118,18 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             return without_unread(model)
         del model.graph.node[:]
         model.graph.node.extend(kept)
+
+
+def by_reference(
+    node: onnx.NodeProto, model: onnx.ModelProto, given: Mapping[str, np.ndarray]
+) -> list[np.ndarray] | None:
+    """Results of one node, as ONNX's reference computes them; None where it does not."""
+    from onnx.reference import ReferenceEvaluator
+
+    try:
+        return [np.asarray(x) for x in ReferenceEvaluator(alone(node, model)).run(None, dict(given))]
+    except Exception:  # whatever its operators raise
+        return None
 
 
 def _is_computed(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> bool:

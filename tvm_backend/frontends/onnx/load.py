@@ -15,8 +15,10 @@ from archloom.tvm_backend.frontends.onnx import guard, rewrites
 from archloom.tvm_backend.frontends.onnx import skeleton as bare
 from archloom.tvm_backend.frontends.onnx.control_flow import straight
 from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of
+from archloom.tvm_backend.frontends.onnx.einsum import einsum_as_products
 from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
 from archloom.tvm_backend.frontends.onnx.importer import from_onnx
+from archloom.tvm_backend.frontends.onnx.repairs import resized_by_pixels
 from archloom.tvm_backend.frontends.onnx.versions import renewed
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.model import Model, make_model
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, Sequence[int]]
 Fallbacks = tuple[Fallback, ...]
 OWN_FAULTS = (AttributeError, NameError, AssertionError)
-"""What is raised outside of a node's conversion by a mistake in a program."""
+"""What is raised outside of a node's conversion by a mistake in a program: in ours, or in TVM's, but for what TVM
+asserts of networks."""
+TVM_ASSERTS = "Missing outputs during conversion"
+"""Of a node that has more results than TVM's converter gives, such as the places of ``MaxPool``."""
 
 
 def load_file(path: Path, name: str | None = None, input_shapes: Shapes | None = None) -> Model:
@@ -83,7 +88,7 @@ def _imported(proto: onnx.ModelProto, label: str) -> "tuple[compat.IRModule, dic
                 with guard.malformed(label, proto):
                     proto = with_known_shapes(proto)
                 continue
-            if isinstance(error, OWN_FAULTS) and guard.is_sound(proto):
+            if isinstance(error, OWN_FAULTS) and TVM_ASSERTS not in str(error) and guard.is_sound(proto):
                 raise
             if isinstance(error, by_tvm.ConversionError):
                 raise ModelError(f"{label}: node {error.node!r} ({error.operator}) cannot be imported: "
@@ -108,16 +113,18 @@ def read_skeleton(
     guard.refuse_faults(proto, label)
     try:
         with guard.without_weights():
-            proto, fallbacks = rewritten(plain_operators(renewed(straight(proto, label), label)), label)
+            proto = resized_by_pixels(renewed(straight(proto, label), label))
+            proto, fallbacks = rewritten(plain_operators(proto), label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
     return from_onnx(proto), proto, fallbacks
 
 
 def plain_operators(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The network with additions for sums, means for normalization over channels, and convolutions of images alone."""
+    """The network with additions for sums, means for normalization over channels, products for ``Einsum``, factors of
+    products in their constants, and convolutions of images alone."""
     for rewrite in (rewrites.sums_to_additions, rewrites.without_dropout, rewrites.normalization_over_channels,
-                    rewrites.plain_convolutions):
+                    einsum_as_products, rewrites.plain_gemms, rewrites.plain_convolutions):
         proto = rewrite(proto)
     return proto
 

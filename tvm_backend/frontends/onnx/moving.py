@@ -206,6 +206,13 @@ def _expand(node: Node) -> Any:
     return call("broadcast_to", data, nodes.Shape(shape))
 
 
+def _tile(node: Node) -> Any:
+    repeats = integers(node.inputs[1], "repeats")
+    if min(repeats, default=1) < 1:
+        raise nodes.Unsupported("an empty tensor")
+    return call("tile", node.inputs[0], repeats=tuple(repeats))
+
+
 def _constant(node: Node) -> Any:
     from onnx import numpy_helper
 
@@ -252,11 +259,13 @@ def _resize(node: Node) -> Any:
         sizes = [int(np.int64(s * d)) for s, d in zip(scales.value, shape)][2:]
     else:
         sizes = integers(node.at(3), "sizes")[2:]
-    mode = node.text("mode", "nearest")
+    mode, mapping = node.text("mode", "nearest"), node.text("coordinate_transformation_mode", "half_pixel")
+    if mode == "cubic" or mapping == "half_pixel_symmetric":  # written out where sizes are constants
+        raise nodes.Unsupported("Resize by computed sizes with weights that TVM's operator has not")
     return call(
         "image.resize2d", x, nodes.Shape(tuple(sizes)), roi=(0.0,) * 4, layout="NCHW", out_layout="NCHW",
         out_dtype=None, method="nearest_neighbor" if mode == "nearest" else mode,
-        coordinate_transformation_mode=node.text("coordinate_transformation_mode", "half_pixel"),
+        coordinate_transformation_mode=mapping,
         rounding_method=node.text("nearest_mode", "round_prefer_floor"),
         cubic_alpha=node.attrs.get("cubic_coeff_a", -0.75), cubic_exclude=node.attrs.get("exclude_outside", 0),
         extrapolation_value=node.attrs.get("extrapolation_value", 0.0))
@@ -267,7 +276,7 @@ MOVES: Mapping[str, Converter] = {
     "Squeeze": _squeeze, "Cast": _cast, "Concat": _concat, "Split": _split, "Slice": _slice, "Gather": _gather,
     "GatherElements": lambda node: call(
         "gather_elements", node.inputs[0], _along(node, node.attrs.get("axis", 0)), axis=node.attrs.get("axis", 0)),
-    "GatherND": _gather_nd, "Expand": _expand,
+    "GatherND": _gather_nd, "Expand": _expand, "Tile": _tile,
     "ConstantOfShape": _constant_of_shape, "DepthToSpace": _depth_to_space, "Resize": _resize,
     "Trilu": _trilu, "Identity": lambda node: node.inputs[0], "Constant": _constant,
 }

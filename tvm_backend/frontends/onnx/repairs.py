@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Shape, attributes_of, rewrite
+from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Shape, attributes_of, rewrite, rewriting
 from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
 from archloom.tvm_backend.ir.resizing import resized
 from archloom.tvm_backend.ir.windows import overlaid
@@ -81,6 +81,14 @@ def repaired(model: onnx.ModelProto) -> onnx.ModelProto:
     if _has_computed_sizes(model):
         model = with_known_shapes(model)
     return rewrite(model, dict.fromkeys(REPAIRS, lambda node, editor: REPAIRS[node.op_type](Site(node, editor))))
+
+
+@rewriting("Resize")
+def resized_by_pixels(node: onnx.NodeProto, editor: Editor) -> bool:
+    """Write ``Resize`` that TVM's operator is not, see :func:`repaired`, where its sizes are constants."""
+    site = Site(node, editor)
+    known = all(_value(site, position) is not None for position in (2, 3) if site.input(position))
+    return known and _resize(site)
 
 
 def _has_computed_sizes(model: onnx.ModelProto) -> bool:

@@ -125,6 +125,14 @@ def normalization_over_channels(node: onnx.NodeProto, editor: Editor) -> bool:
     return True
 
 
+@rewriting("HardSwish")
+def hard_swish_by_sigmoid(node: onnx.NodeProto, editor: Editor) -> bool:
+    """Write ``HardSwish`` as ONNX defines it: onnxruntime does so where it folds constants."""
+    share = editor.node("HardSigmoid", [node.input[0]], f"{node.output[0]}.share", alpha=1 / 6, beta=0.5)
+    editor.node("Mul", [node.input[0], share], node.output[0], node.name)
+    return True
+
+
 @rewriting("Dropout")
 def without_dropout(node: onnx.NodeProto, editor: Editor) -> bool:
     """Leave out ``Dropout`` that leaves nothing out: networks that are trained are refused."""
@@ -192,6 +200,8 @@ def _phases(node: onnx.NodeProto, editor: Editor) -> bool:
     if given is None or any(a.reach < 0 for a in axes):
         return False
     name, phases = node.output[0], math.prod(strides)
+    cropped = flat or any(a.before or a.surplus for a in axes)
+    image = f"{name}.whole" if cropped else name
 
     def by_phase(w: np.ndarray) -> np.ndarray:
         return by_phases(dilated(w[:, :, None] if flat else w, dilation), groups, strides[0], strides[1])
@@ -201,16 +211,18 @@ def _phases(node: onnx.NodeProto, editor: Editor) -> bool:
     if len(node.input) > 2 and node.input[2]:
         inputs.append(editor.changed(node.input[2], f"{name}.bias", lambda b: np.repeat(b, phases)))
     images = whole = editor.node(
-        "Conv", inputs, f"{name}.phases", node.name or name, group=groups, kernel_shape=[a.taps for a in axes],
-        strides=[1, 1], pads=[a.taps - 1 for a in axes] + [a.after for a in axes])
+        "Conv", inputs, f"{name}.phases" if cropped or phases > 1 else name, node.name or name, group=groups,
+        kernel_shape=[a.taps for a in axes], strides=[1, 1], pads=[a.taps - 1 for a in axes] + [a.after for a in axes])
     if strides[0] != strides[1]:
         channels, (h, w) = shape[1] * groups, (1, *given[2:])[-2:]
         rows, columns = h + axes[0].after, w + axes[1].after
         split = editor.reshaped(images, f"{name}.split", (-1, channels, *strides, rows, columns))
         beside = editor.node("Transpose", [split], f"{name}.beside", perm=[0, 1, 4, 2, 5, 3])
-        whole = editor.reshaped(beside, f"{name}.whole", (-1, channels, rows * strides[0], columns * strides[1]))
+        whole = editor.reshaped(beside, image, (-1, channels, rows * strides[0], columns * strides[1]))
     elif phases > 1:
-        whole = editor.node("DepthToSpace", [images], f"{name}.whole", blocksize=strides[0], mode="CRD")
+        whole = editor.node("DepthToSpace", [images], image, blocksize=strides[0], mode="CRD")
+    if not cropped:
+        return True
     crop = [editor.constant(f"{name}.{key}", np.array(value, np.int64)) for key, value in (
         ("starts", [a.before for a in axes]), ("ends", [-a.surplus if a.surplus else LAST for a in axes]),
         ("axes", [2, 3]))]

@@ -23,6 +23,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.avg_pool2d.default: _avg_pool2d,
         aten._cdist_forward.default: _cdist,
         aten.constant_pad_nd.default: _pad,
+        aten.dot.default: lambda a, b: (a.unsqueeze(0) @ b.unsqueeze(-1)).reshape(()),
         aten.div.Scalar_mode: _divide,
         aten.div.Tensor_mode: _divide,
         aten.elu.default: _elu,
@@ -39,9 +40,11 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.__lshift__.Scalar: lambda x, bits: x * 2 ** bits,
         aten.__rshift__.Scalar: lambda x, bits: aten.floor_divide.default(x, 2 ** bits),
         aten.min.dim: lambda x, dim, keepdim=False: (x.amin(dim, keepdim), x.argmin(dim, keepdim)),
+        aten.mv.default: lambda matrix, x: (matrix @ x.unsqueeze(-1)).squeeze(-1),
         aten.native_group_norm.default: _group_norm,
         aten.prod.dim_int: _prod,
         aten.topk.default: _largest,
+        aten._trilinear.default: _trilinear,
         aten.unfold.default: _unfold,
         aten.var_mean.correction: lambda x, dim=None, *, correction=None, keepdim=False: (
             aten.var.correction(x, dim, correction=correction, keepdim=keepdim), aten.mean.dim(x, dim, keepdim)),
@@ -106,6 +109,17 @@ def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> A
     if p == 2:
         return difference.square().sum(-1).sqrt()
     return difference.sum(-1) if p == 1 else difference.amax(-1) if p == math.inf else NotImplemented
+
+
+def _trilinear(
+    a: Tensor, b: Tensor, c: Tensor, expand1: Sequence[int], expand2: Sequence[int], expand3: Sequence[int],
+    sumdim: Sequence[int], unroll_dim: int = 1,
+) -> Tensor:
+    """The products of three tensors, each with new axes at its ``expand``, summed along some."""
+    axes = "abcdefghijklmnopqrstuvwxyz"[:a.dim() + len(expand1)]
+    terms = ["".join(axis for i, axis in enumerate(axes) if i not in left)
+             for left in (expand1, expand2, expand3, sumdim)]
+    return torch.einsum(f"{','.join(terms[:3])}->{terms[3]}", a, b, c)
 
 
 def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:

@@ -70,7 +70,10 @@ def read_program(path: Path, open_sizes: bool = False) -> torch.export.ExportedP
 
 
 def summary(error: BaseException, most: int = 400) -> str:
-    """The lines of an exception of torch that say something."""
+    """The lines of an exception of torch that say something: of its ONNX exporter, which tells its users what to do
+    next, those of the innermost cause."""
+    while type(error).__module__.startswith("torch.onnx") and error.__cause__ is not None:
+        error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' '.join(lines)[:most]}"
 

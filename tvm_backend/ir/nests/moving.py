@@ -20,8 +20,8 @@ from archloom.tvm_backend.ir.sweeps import NotQuantized
 
 
 def _permuted(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
-    axes = ir.attr(call, "axes") or tuple(reversed(range(len(index))))
-    return reading.at(call.args[0], code, tuple(index[list(axes).index(i)] for i in range(len(index))))
+    axes = ir.permutation(call)
+    return reading.at(call.args[0], code, tuple(index[axes.index(i)] for i in range(len(index))))
 
 
 def _reshaped(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:

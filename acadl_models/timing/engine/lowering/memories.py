@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from archloom.acadl_models import acadl
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, Policy, StoreKind
-from archloom.acadl_models.timing.engine.state import STEPS_PER_LEVEL, Tail, WayStep
+from archloom.acadl_models.timing.engine.memory_state import STEPS_PER_LEVEL, Tail, WayStep
 from archloom.acadl_models.timing.program import Place
 
 Put = Callable[[list[int]], int]

@@ -20,7 +20,8 @@ from archloom.acadl_models.timing.engine.lowering.records import RecordLowering,
 from archloom.acadl_models.timing.engine.lowering.registers import RegisterLowering
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
-from archloom.acadl_models.timing.engine.state import MOST_LOOKS, Access, Instance, Operand, Request
+from archloom.acadl_models.timing.engine.memory_state import MOST_LOOKS
+from archloom.acadl_models.timing.engine.state import Access, Instance, Operand, Request
 from archloom.acadl_models.timing.loops import TOP, LoopSites
 from archloom.acadl_models.timing.machine import fetch_cycles
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
@@ -122,8 +123,7 @@ class _Lowering:
         lowering = RecordLowering(self.tables, self.graph, self.latencies, accesses, classes,
                                   Placed(accesses, self.expressions), self.statics, self.around)
         places = lowering.records(lists, H.SIZE + len(self.graph.words) + len(known))
-        first = self.tables.put_array(places)
-        d[H.PLACES] = self.tables.put_array(first + AccessSpec.SIZE * np.arange(len(accesses)))
+        first = d[H.ACCESS_TABLE] = self.tables.put_array(places)
         records[:, Instruction.ACCESSES] = first + AccessSpec.SIZE * (np.cumsum(accesses.counts) - accesses.counts)
         table = np.hstack((records, access_lists(self.tables, accesses, classes, first, places)))
         d[H.STATIC_TABLE] = self.tables.put_array(table)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, DramSpec, H, StoreSpec
-from archloom.acadl_models.timing.engine.state import Bank, M, Request, Store, Tail
+from archloom.acadl_models.timing.engine.memory_state import Bank, Tail
+from archloom.acadl_models.timing.engine.state import M, Request, Store
 
 
 @jit

@@ -5,7 +5,8 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H, Policy
-from archloom.acadl_models.timing.engine.state import Cache, M, Posted
+from archloom.acadl_models.timing.engine.memory_state import Cache, Posted
+from archloom.acadl_models.timing.engine.state import M
 from archloom.acadl_models.timing.memories.cache import MODULUS, MULTIPLIER
 
 POST_WRITE, POST_WRITTEN, POST_READ, POST_FILL = range(4)

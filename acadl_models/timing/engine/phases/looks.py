@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import H
-from archloom.acadl_models.timing.engine.state import Look, M, Tail
+from archloom.acadl_models.timing.engine.memory_state import Look, Tail
+from archloom.acadl_models.timing.engine.state import M
 
 
 @jit

@@ -10,6 +10,16 @@ from archloom.acadl_models.timing.engine import layout, state
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H
+from archloom.acadl_models.timing.engine.memory_state import (
+    Bank,
+    Cache,
+    Dram,
+    LookFlag,
+    LookOp,
+    Tail,
+    WayStep,
+    WayStepKind,
+)
 from archloom.acadl_models.timing.engine.phases.lines import count_miss, hits, pass_on, put
 from archloom.acadl_models.timing.engine.phases.looks import append, note
 from archloom.acadl_models.timing.engine.phases.refills import (
@@ -21,17 +31,7 @@ from archloom.acadl_models.timing.engine.phases.refills import (
     wait_at,
 )
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
-from archloom.acadl_models.timing.engine.state import (
-    Bank,
-    Dram,
-    LookFlag,
-    LookOp,
-    M,
-    Request,
-    Tail,
-    WayStep,
-    WayStepKind,
-)
+from archloom.acadl_models.timing.engine.state import M, Request
 
 
 # --- tails of requests -----------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def come_in(t, m, tail, step, cache):
     first = m[step + WayStep.FROM]
     line = first // t[record + CacheSpec.LINE]
     if m[step + WayStep.OP] == WayStepKind.FILL:
-        m[m[M.CACHES] + cache * state.Cache.SIZE + state.Cache.FROM_BACKING] += t[record + CacheSpec.LINE]
+        m[m[M.CACHES] + cache * Cache.SIZE + Cache.FROM_BACKING] += t[record + CacheSpec.LINE]
         put(t, m, cache, line, 0)
         note(t, m, tail, LookOp.PUT, cache, first, LookFlag.LOADED)
         note(t, m, tail, LookOp.ARRIVE, cache, first, 0)

@@ -6,11 +6,12 @@ from archloom.acadl_models.timing.engine import layout
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import AccessSpec, AtomSpec, BufferPart, Code, H, Instruction, LoopSpec
+from archloom.acadl_models.timing.engine.memory_state import Tail
 from archloom.acadl_models.timing.engine.phases.channels import count_beats
 from archloom.acadl_models.timing.engine.phases.conflicts import enter_classes
 from archloom.acadl_models.timing.engine.phases.reordering import name_registers
 from archloom.acadl_models.timing.engine.phases.values import latency_program, stands_for, value_of
-from archloom.acadl_models.timing.engine.state import Instance, Loop, LoopEvent, M, Phase, Request, Status, Store, Tail
+from archloom.acadl_models.timing.engine.state import Instance, Loop, LoopEvent, M, Phase, Request, Status, Store
 
 
 @jit

@@ -5,9 +5,10 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H
+from archloom.acadl_models.timing.engine.memory_state import Cache, WayStep
 from archloom.acadl_models.timing.engine.phases.lines import place_of
 from archloom.acadl_models.timing.engine.phases.slots import free_slot, has_slot, queue
-from archloom.acadl_models.timing.engine.state import Cache, M, Request, Store, WayStep
+from archloom.acadl_models.timing.engine.state import M, Request, Store
 
 
 # --- registers -------------------------------------------------------------------------------------------------

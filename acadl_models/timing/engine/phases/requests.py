@@ -5,6 +5,7 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec, UnitSpec
+from archloom.acadl_models.timing.engine.memory_state import Tail
 from archloom.acadl_models.timing.engine.phases import memories
 from archloom.acadl_models.timing.engine.phases.accounting import note_unit, settle_queue
 from archloom.acadl_models.timing.engine.phases.agenda import note_mover, schedule, sort
@@ -17,7 +18,7 @@ from archloom.acadl_models.timing.engine.phases.slots import free_slot, has_slot
 from archloom.acadl_models.timing.engine.phases.streaming import note_end
 from archloom.acadl_models.timing.engine.phases.transfers import begin_transfer
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
-from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Phase, Request, Store, Tag, Tail, Unit
+from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Phase, Request, Store, Tag, Unit
 
 
 @jit

@@ -17,11 +17,12 @@ from archloom.acadl_models.timing.engine import layout, state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H, StoreSpec
+from archloom.acadl_models.timing.engine.memory_state import Bank, Cache, Live, Tail, WayStep, WayStepKind
 from archloom.acadl_models.timing.engine.phases.memories import bank_of, tail_of
 from archloom.acadl_models.timing.engine.remembered import Memory
 from archloom.acadl_models.timing.engine.skipping.moving import is_below, shifts_of
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import Bank, Cache, Instance, Live, Loop, M, Tail, WayStep
+from archloom.acadl_models.timing.engine.state import Instance, Loop, M
 
 
 # --- proof -----------------------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ def go_round(t, record, periods):
     for cache in range(t[H.CACHES]):
         spec, found = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE, NONE
         for order in range(first, first + t[record + layout.LoopSpec.ACCESS_COUNT]):
-            access = t[t[H.PLACES] + order]
+            access = t[H.ACCESS_TABLE] + order * AccessSpec.SIZE
             bits = word_shift(t, record, periods, order) * t[access + AccessSpec.DATA_WIDTH]
             moved = bits // (8 * t[spec + CacheSpec.LINE]) % t[spec + CacheSpec.SETS]
             for k in range(t[access + AccessSpec.STORE_COUNT] if t[access + AccessSpec.PLACE] != NONE else 0):
@@ -99,7 +100,7 @@ def addresses_moved(t, m, h, record, periods, old_end):
             step = tail + Tail.LATENCIES + 2 * t[H.LEVELS]
             size = t[access + AccessSpec.DATA_WIDTH] // 8
             for _ in range(m[tail + Tail.DEPTH]):
-                to = m[step + WayStep.TO] if m[step + WayStep.OP] == state.WayStepKind.READ else m[step + WayStep.FROM]
+                to = m[step + WayStep.TO] if m[step + WayStep.OP] == WayStepKind.READ else m[step + WayStep.FROM]
                 if m[step + WayStep.FROM] - h[old] != shift * size or to - h[old + 1] != shift * size:
                     return False
                 old += 2
@@ -136,7 +137,7 @@ def live_places(t, m, record, periods, begin, end):
     count = 0
     first = t[record + layout.LoopSpec.FIRST_ACCESS]
     for order in range(first, first + t[record + layout.LoopSpec.ACCESS_COUNT]):
-        access = t[t[H.PLACES] + order]
+        access = t[H.ACCESS_TABLE] + order * AccessSpec.SIZE
         if t[access + AccessSpec.PLACE] == NONE:
             continue
         low, high = range_of(t, m, t[access + AccessSpec.PLACE])
@@ -329,7 +330,7 @@ def move_addresses(t, m, record, periods):
                 step = tail + Tail.LATENCIES + 2 * t[H.LEVELS]
                 for _ in range(m[tail + Tail.DEPTH]):
                     m[step + WayStep.FROM] += shift * (t[access + AccessSpec.DATA_WIDTH] // 8)
-                    if m[step + WayStep.OP] == state.WayStepKind.READ:
+                    if m[step + WayStep.OP] == WayStepKind.READ:
                         m[step + WayStep.TO] += shift * (t[access + AccessSpec.DATA_WIDTH] // 8)
                     step += WayStep.SIZE
             request += state.Request.SIZE

@@ -6,8 +6,9 @@ from archloom.acadl_models.timing.engine import remembered
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import H
+from archloom.acadl_models.timing.engine.memory_state import Bank, Cache, Tail, WayStep, WayStepKind
 from archloom.acadl_models.timing.engine.phases.memories import tail_of
-from archloom.acadl_models.timing.engine.state import Bank, Cache, Instance, M, Request, Tail, WayStep, WayStepKind
+from archloom.acadl_models.timing.engine.state import Instance, M, Request
 
 
 @jit

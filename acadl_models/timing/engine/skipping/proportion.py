@@ -17,10 +17,11 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H, LoopSpec
+from archloom.acadl_models.timing.engine.memory_state import Cache
 from archloom.acadl_models.timing.engine.remembered import SNAPSHOTS, Snapshot
 from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.replay import moves_within
-from archloom.acadl_models.timing.engine.state import Cache, Loop, M, Proportion
+from archloom.acadl_models.timing.engine.state import Loop, M, Proportion
 
 STEP = 32
 """Questions to caches that take as long as stepping an instruction, with what is compared on the way; measured."""

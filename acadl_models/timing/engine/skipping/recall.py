@@ -200,7 +200,7 @@ def window_agrees(t, m, h, order, begin, scope):
 
     Where there is a loop that the transition did not leave, the ranges of values in it are known.
     """
-    access = t[t[H.PLACES] + order]
+    access = t[H.ACCESS_TABLE] + order * AccessSpec.SIZE
     width = t[H.MAX_AXES] + 1
     for column in range(width):
         m[m[M.DISTANCE] + column] = 0

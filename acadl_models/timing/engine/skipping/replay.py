@@ -14,6 +14,7 @@ from archloom.acadl_models.timing.engine import layout
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, H, LoopSpec, StoreSpec
+from archloom.acadl_models.timing.engine.memory_state import Cache, Look, LookFlag, LookOp, WayStep
 from archloom.acadl_models.timing.engine.phases.lines import count_miss, hits, pass_on, place_of, put
 from archloom.acadl_models.timing.engine.phases.looks import append, look_at
 from archloom.acadl_models.timing.engine.remembered import Memory
@@ -24,7 +25,7 @@ from archloom.acadl_models.timing.engine.skipping.memories_repeat import (
     word_shift,
 )
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import Cache, Look, LookFlag, LookOp, M, Proportion, WayStep
+from archloom.acadl_models.timing.engine.state import M, Proportion
 
 AT_ONCE = 1 << 12
 """Questions between two copies of the caches, to which an answer that differs leads back."""
@@ -70,7 +71,7 @@ def moves_within(t, m, record, periods, last, whole):
     value_ranges(t, m, record, 0, last)
     first = t[record + LoopSpec.FIRST_ACCESS]
     for order in range(first, first + t[record + LoopSpec.ACCESS_COUNT]):
-        access = t[t[H.PLACES] + order]
+        access = t[H.ACCESS_TABLE] + order * AccessSpec.SIZE
         if t[access + AccessSpec.PLACE] == NONE:
             continue
         low, high = range_of(t, m, t[access + AccessSpec.PLACE])

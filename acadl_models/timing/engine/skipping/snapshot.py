@@ -11,11 +11,11 @@ from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, un
 from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline, word
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction
 from archloom.acadl_models.timing.engine.machine_parts import Group
+from archloom.acadl_models.timing.engine.memory_state import Cache
 from archloom.acadl_models.timing.engine.phases.agenda import first_mark, next_mark
 from archloom.acadl_models.timing.engine.phases.reordering import is_in_flight
 from archloom.acadl_models.timing.engine.skipping.memories_state import describe_addresses, describe_memories
 from archloom.acadl_models.timing.engine.state import (
-    Cache,
     Flight,
     Instance,
     M,

@@ -16,6 +16,7 @@ from archloom.acadl_models.timing.engine import remembered, state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec, PatternSpec
+from archloom.acadl_models.timing.engine.memory_state import Cache
 from archloom.acadl_models.timing.engine.phases.accounting import settle
 from archloom.acadl_models.timing.engine.phases.agenda import sort
 from archloom.acadl_models.timing.engine.phases.conflicts import renew_classes
@@ -43,7 +44,7 @@ from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_o
 from archloom.acadl_models.timing.engine.skipping.recall import begin_transition, complete_transition, recall
 from archloom.acadl_models.timing.engine.skipping.replay import replay
 from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of
-from archloom.acadl_models.timing.engine.state import Cache, Instance, Loop, M, Proportion, Skip
+from archloom.acadl_models.timing.engine.state import Instance, Loop, M, Proportion, Skip
 
 UNSEEN = -1
 """The length of a state that was too long to be written down: no other is equal to it."""

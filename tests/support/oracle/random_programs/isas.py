@@ -11,10 +11,12 @@ from archloom.oracle.resolved import Shaped
 from archloom.oracle.taidl.operators.conversion import width
 from archloom.oracle.taidl.types import TYPES, element_type, storage_bits
 from archloom.oracle.xla.border import CROSSING
-from tests.support.oracle import random_larger  # noqa: F401  (its producers join the others)
-from tests.support.oracle import random_storage as storage
-from tests.support.oracle.random_operators import QUANTIZED, make
-from tests.support.oracle.random_scope import Attribute, Scope
+from tests.support.oracle.random_programs import larger, operators, storage
+from tests.support.oracle.random_programs.making import TABLE, make
+from tests.support.oracle.random_programs.operators import QUANTIZED
+from tests.support.oracle.random_programs.scope import Attribute, Scope
+
+TABLE.update(operators.PRODUCERS | larger.PRODUCERS)
 
 COMMON = ("i8", "i8", "i32", "i32", "f32", "f32", "f32", "bf16", "i16", "u8", "f16")
 RARE = tuple(t.name for t in TYPES.values() if t.name not in ("i64", "u64", "f64") and not t.part) + (QUANTIZED,)

@@ -12,8 +12,8 @@ from archloom.oracle.assembly import to_text
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from archloom.oracle.taidl.types import of_numpy
 from tests.support.oracle.operator_cases import tensor
-from tests.support.oracle.random_isas import Instruction, RandomIsa
-from tests.support.oracle.random_scope import Attribute
+from tests.support.oracle.random_programs.isas import Instruction, RandomIsa
+from tests.support.oracle.random_programs.scope import Attribute
 
 
 @dataclass

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from archloom.oracle.resolved import Dim, Shaped
 from archloom.oracle.taidl.types import element_type, storage_bits
-from tests.support.oracle.random_scope import Scope, fixed, has_nan
+from tests.support.oracle.random_programs.scope import Scope, fixed, has_nan
 
 if TYPE_CHECKING:
-    from tests.support.oracle.random_isas import Storage
+    from tests.support.oracle.random_programs.isas import Storage
 
 # --- buffers ------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from archloom.oracle.taidl.types import element_type
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.oracle.random_isas import Declarations
+    from tests.support.oracle.random_programs.isas import Declarations
 
 MOST_ELEMENTS = 120
 """About how many elements an operand may have."""

@@ -1,27 +1,21 @@
-"""Random chains of operators, made backwards: each producer gives a tensor of a wanted type, from operands it asks for.
-
-Every operator of TAIDL's table has a producer; shapes, attributes and element types are drawn within its rule.
-"""
+"""Producers of TAIDL's operators: shapes, attributes and element types are drawn within the rule of each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
 
 from archloom.oracle.resolved import Dim, Shaped
 from archloom.oracle.taidl.operators import OPCODES
-from archloom.oracle.taidl.types import element_type, limits
+from archloom.oracle.taidl.types import element_type
 from tests.support.oracle.operator_cases import Case
-from tests.support.oracle.random_scope import MOST_ELEMENTS, Scope, fixed
-from tests.support.oracle.random_storage import load, read, without_nan
-
-Producer = Callable[[Scope, Shaped, int], "str | None"]
+from tests.support.oracle.random_programs.functions import call, custom, loop, rng
+from tests.support.oracle.random_programs.making import FLOATS, Producer, kinds_of, make
+from tests.support.oracle.random_programs.places import dynamic_slice, dynamic_update, gather, scatter, sort
+from tests.support.oracle.random_programs.scope import MOST_ELEMENTS, Scope, fixed
+from tests.support.oracle.random_programs.storage import without_nan
 
 QUANTIZED = "!quant.uniform<i8:f32, 0.25:-3>"
-FLOATS = ("0", "1", "0.5", "1.5", "3", "0.1", "0.0", "-0.0", "-1.5", "2.5", "100.0", "1e-3", "-3", "1e30", "65536")
-FUNCTION = "random_isas_twist"
-"""The name of the registered function that custom_call applies."""
 
 _SPECIAL = frozenset({"compare", "select", "clamp", "convert", "reduce_precision", "is_finite", "fma",
                       "uniform_quantize", "uniform_dequantize", "stochastic_convert", "complex", "real", "imag"})
@@ -34,64 +28,6 @@ def same_type(dtype: str) -> tuple[tuple[str, int], ...]:
     found = [(name, op.operands or 0) for name, op in OPCODES.items() if op.family == "elementwise"
              and name not in _SPECIAL and Case(name, x, (x,) * (op.operands or 0)).complaint is None]
     return tuple(found)
-
-
-# --- leaves -------------------------------------------------------------------------------------------------------
-
-
-def leaf(b: Scope, kind: Shaped) -> str:
-    """A tensor from storage, from what is there already, or a constant."""
-    r = b.r
-    known = b.known(kind)
-    if known and b.chance(0.4):
-        return r.choice(known)
-    if b.storage:
-        for source in r.sample([read, read, load], 3):
-            found = source(b, kind) if b.chance(0.8) else None
-            if found is not None:
-                return found
-    elif known:
-        return r.choice(known)
-    kind_of = element_type(kind.dtype)
-    if kind_of.kind == "quant":
-        return b.op(kind, "bitcast_convert", leaf(b, Shaped(kind.shape, kind_of.storage)))
-    if kind_of.part:
-        return b.op(kind, "complex", *(leaf(b, Shaped(kind.shape, kind_of.part)) for _ in range(2)))
-    others = [s.dtype for s in b.isa.buffers if s.dtype != kind.dtype and element_type(s.dtype).kind != "quant"]
-    if b.storage and others and b.chance(0.5):
-        found = read(b, Shaped(kind.shape, r.choice(others)))
-        if found is not None:
-            return b.op(kind, "convert", found)
-    if kind.shape and b.chance(0.3):
-        return b.op(kind, "iota", dim=r.randrange(len(kind.shape)))
-    return constant(b, kind)
-
-
-def constant(b: Scope, kind: Shaped) -> str:
-    """A constant, of an attribute or a register perhaps."""
-    of = element_type(kind.dtype)
-    if b.integers and b.chance(0.4) and of.kind != "scale":
-        name, most = b.r.choice(b.integers)
-        return b.value(kind, b.r.choice([name, f"{name} * 3 - {most}", f"{name} + 1", f"{name} * 0x12345679"]))
-    if of.kind == "float":
-        return b.value(kind, b.r.choice(FLOATS))
-    if of.kind in ("int", "uint"):
-        low, high = limits(of.name)
-        return b.value(kind, str(b.r.choice([0, 1, 2, 3, high, high // 3, low if of.kind == "int" else high // 2])))
-    return b.value(kind, b.r.choice(["0", "1"]) if of.kind == "bool" else b.r.choice(["1", "2", "0.5"]))
-
-
-def make(b: Scope, kind: Shaped, depth: int) -> str:
-    """A tensor of the type, from at most ``depth`` operators one after the other."""
-    if depth <= 0 or b.budget <= 0 or (b.chance(0.08) and b.known(kind)):
-        return leaf(b, kind)
-    for _ in range(6):
-        (producer,) = b.r.choices(list(TABLE), list(TABLE.values()))
-        # a producer that gives up has asked for nothing
-        made = producer(b, kind, depth - 1)
-        if made is not None:
-            return made
-    return leaf(b, kind)
 
 
 # --- element by element -------------------------------------------------------------------------------------------
@@ -285,12 +221,6 @@ def _concatenate(b: Scope, kind: Shaped, depth: int) -> str | None:
 # --- many to one --------------------------------------------------------------------------------------------------
 
 
-def kinds_of(dtype: str) -> tuple[str, ...]:
-    of = element_type(dtype).kind
-    return {"int": ("add", "max", "min", "multiply", "and", "or", "xor"), "bool": ("and", "or", "xor"),
-            "float": ("add", "add", "max", "min", "multiply")}.get("int" if of == "uint" else of, ())
-
-
 def _reduce(b: Scope, kind: Shaped, depth: int) -> str | None:
     kinds = kinds_of(kind.dtype)
     extents = [b.r.randint(1, 4) for _ in range(b.r.choice([0, 1, 1, 1, 2]))]
@@ -418,177 +348,10 @@ def _convolution(b: Scope, kind: Shaped, depth: int) -> str | None:
     return b.op(kind, "convolution", x_, w_, **more)
 
 
-# --- places that are data -----------------------------------------------------------------------------------------
-
-
-def _index(b: Scope, depth: int, shape: tuple[int, ...] = ()) -> str:
-    return make(b, Shaped(shape, b.isa.dtype(b.r, "int", "uint")), depth)
-
-
-def _indices(b: Scope, depth: int, shape: tuple[int, ...], most: int) -> str:
-    """Indices that lie in the tensor most often."""
-    kind = Shaped(shape, b.isa.dtype(b.r, "int", "uint"))
-    name = make(b, kind, depth)
-    if b.chance(0.7) and limits(kind.dtype)[1] >= most:
-        return b.op(kind, "remainder", name, b.value(kind, str(most)))
-    return name
-
-
-def _larger(b: Scope, shape: tuple[Dim, ...]) -> tuple[int, ...]:
-    return tuple(int(n) + b.r.choice([0, 0, 1, 2]) for n in shape)
-
-
-def _dynamic_slice(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if not fixed(kind.shape) or len(kind.shape) > 3:
-        return None
-    shape = _larger(b, kind.shape)
-    x = make(b, Shaped(shape, kind.dtype), depth)
-    starts = [_indices(b, 0, (), n) for n in shape]
-    return b.op(kind, "dynamic_slice", x, *starts, size=kind.shape)
-
-
-def _dynamic_update(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if not fixed(kind.shape) or len(kind.shape) > 3:
-        return None
-    shape = tuple(b.r.randint(1, int(n)) for n in kind.shape)
-    update = make(b, Shaped(shape, kind.dtype), depth - 1)
-    starts = [_indices(b, 0, (), int(n)) for n in kind.shape]
-    return b.op(kind, "dynamic_update_slice", make(b, kind, depth), update, *starts)
-
-
-def _gather(b: Scope, kind: Shaped, depth: int) -> str | None:
-    r, rank = b.r, len(kind.shape)
-    if not fixed(kind.shape) or rank > 3:
-        return None
-    offsets = sorted(r.sample(range(rank), r.randint(0, rank)))
-    batch = [int(n) for i, n in enumerate(kind.shape) if i not in offsets]
-    window = [int(kind.shape[i]) for i in offsets]
-    collapsed = r.choice([0, 1, 1, 2]) if len(window) < 3 else 0
-    sizes: list[int] = list(window)
-    gone: list[int] = []
-    for _ in range(collapsed):
-        at = r.randint(0, len(sizes))
-        gone = [g + (g >= at) for g in gone] + [at]
-        sizes.insert(at, 1)
-    shape = tuple(n + r.choice([0, 1, 2]) for n in sizes)
-    mapped = r.sample(range(len(sizes)), r.randint(0, len(sizes)))
-    axis = r.randint(0, len(batch))
-    indices = [*batch[:axis], len(mapped), *batch[axis:]]
-    if len(mapped) == 1 and b.chance(0.5):
-        axis, indices = len(batch), list(batch)
-    if not mapped or math.prod(shape) > MOST_ELEMENTS or math.prod(indices) > MOST_ELEMENTS:
-        return None
-    x = make(b, Shaped(shape, kind.dtype), depth)
-    return b.op(kind, "gather", x, _indices(b, depth - 1, tuple(indices), 3), offset_dims=offsets,
-                collapsed_slice_dims=sorted(gone), start_index_map=mapped, slice_sizes=sizes, index_vector_dim=axis)
-
-
-def _scatter(b: Scope, kind: Shaped, depth: int) -> str | None:
-    r, rank = b.r, len(kind.shape)
-    if not fixed(kind.shape) or not 1 <= rank <= 3:
-        return None
-    inserted = sorted(r.sample(range(rank), r.randint(0, rank)))
-    batch = [r.randint(1, 4) for _ in range(r.choice([0, 1, 1, 2]))]
-    sizes = [r.randint(1, int(n)) for i, n in enumerate(kind.shape) if i not in inserted]
-    where = sorted(r.sample(range(len(sizes) + len(batch)), len(sizes)))
-    inner, outer = iter(sizes), iter(batch)
-    updates = tuple(next(inner) if i in where else next(outer) for i in range(len(sizes) + len(batch)))
-    mapped = r.sample(range(rank), r.randint(1, rank))
-    axis = r.randint(0, len(batch))
-    indices = [*batch[:axis], len(mapped), *batch[axis:]]
-    if len(mapped) == 1 and b.chance(0.5):
-        axis, indices = len(batch), list(batch)
-    if math.prod(updates) > MOST_ELEMENTS:
-        return None
-    how = r.choice(["update", "update", *kinds_of(kind.dtype)])
-    more = {"kind": how} if how != "update" or b.chance(0.5) else {}
-    x = make(b, kind, depth)
-    at = _indices(b, depth - 1, tuple(indices), max(map(int, kind.shape)))
-    return b.op(kind, "scatter", x, at, make(b, Shaped(updates, kind.dtype), depth - 1), update_window_dims=where,
-                inserted_window_dims=inserted, scatter_dims_to_operand_dims=mapped, index_vector_dim=axis, **more)
-
-
-def _sort(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if not kind.shape or element_type(kind.dtype).kind in ("quant", "scale", "complex"):
-        return None
-    count = b.r.choice([1, 1, 2, 3])
-    which = b.r.randrange(count)
-    types = [kind.dtype if i == which else b.isa.dtype(b.r, "int", "uint", "float", "bool") for i in range(count)]
-    operands = [make(b, Shaped(kind.shape, t), depth - (i > 0)) for i, t in enumerate(types)]
-    return b.op(kind, "sort", *operands, dim=b.r.randrange(len(kind.shape)), keys=b.r.randint(1, count),
-                descending=b.r.randint(0, 1), result=which)
-
-
-# --- functions and random numbers ---------------------------------------------------------------------------------
-
-
-def _rng(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if element_type(kind.dtype).kind not in ("int", "uint", "bool") and kind.dtype != "f32":
-        return None
-    more = {"algorithm": b.r.choice(["threefry", "philox"])} if b.chance(0.7) else {}
-    return b.op(kind, "rng", make(b, Shaped((2,), "u32"), depth), **more)
-
-
-def function(b: Scope, inputs: list[Shaped], result: list[Shaped], depth: int) -> str:
-    """The name of a new ``def`` from tensors to tensors."""
-    inner = Scope(b.r, b.isa, budget=min(b.budget, 3), storage=False, prefix="u")
-    given = [inner.define(f"x{i}", kind) for i, kind in enumerate(inputs)]
-    names = []
-    for i, kind in enumerate(result):
-        made = make(inner, kind, depth)
-        names.append(f"y{i}")
-        inner.emit(f"%y{i}:{kind} = reshape(%{made});")
-    b.budget -= 2
-    parameters = ", ".join(f"%{n}" for n in (*given, *names))
-    return b.isa.define(lambda name: "\n".join([f"def {name}({parameters}) {{", *inner.lines, "}"]))
-
-
-def _call(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if not fixed(kind.shape):
-        return None
-    inputs = [kind, Shaped((2,), b.isa.dtype(b.r, "int", "uint", "float"))][:b.r.randint(1, 2)]
-    operands = [make(b, x, depth - i) for i, x in enumerate(inputs)]
-    results = [kind, kind][:b.r.randint(1, 2)]
-    which = b.r.randrange(len(results))
-    more = {"result": which} if which or b.chance(0.3) else {}
-    if b.chance(0.5):
-        name = function(b, inputs, results, 2)
-        return b.op(kind, "call", *operands, function=name, **more)
-    then, other = (function(b, inputs, results, 2) for _ in range(2))
-    flag = make(b, Shaped((), "i1"), depth)
-    return b.op(kind, "conditional", flag, *operands, then=then, else_=other, **more)
-
-
-def _while(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if not fixed(kind.shape):
-        return None
-    counter = Shaped((), b.r.choice(["i32", "u8", "i16"]))
-    name = function(b, [kind, counter], [kind], 2)
-    times = b.r.randint(0, 3)
-
-    def body(me: str) -> str:
-        return "\n".join([
-            f"def {me}(%x, %n, %y, %m) {{", f"    %y:{kind} = call(%x, %n, function={name});",
-            f"    %one:{counter} = constant(1);", f"    %m:{counter} = add(%n, %one);", "}"])
-
-    def cond(me: str) -> str:
-        return "\n".join([f"def {me}(%x, %n, %go) {{", f"    %end:{counter} = constant({times});",
-                          "    %go:i1 = compare(%n, %end, direction=lt);", "}"])
-
-    zero = b.value(counter, "0")
-    return b.op(kind, "while", make(b, kind, depth), zero, cond=b.isa.define(cond), body=b.isa.define(body))
-
-
-def _custom(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if not kind.shape or element_type(kind.dtype).bits < 8 or element_type(kind.dtype).kind in ("quant", "complex"):
-        return None
-    return b.op(kind, "custom_call", make(b, kind, depth), function=FUNCTION) if b.chance(0.3) else None
-
-
-TABLE: dict[Producer, float] = {
+PRODUCERS: dict[Producer, float] = {
     _elementwise: 16, _compare: 6, _select: 3, _clamp: 2, _fma: 1, _convert: 6, _reduce_precision: 1, _bitcast: 4,
     _broadcast: 3, _reshape: 3, _transpose: 3, _reverse: 1.5, _slice: 2, _pad: 2, _concatenate: 2.5, _reduce: 5,
-    _reduce_window: 1.5, _dot: 7, _convolution: 1.5, _dynamic_slice: 0.8, _dynamic_update: 0.8, _gather: 1,
-    _scatter: 0.8, _sort: 0.8, _rng: 0.3, _call: 0.6, _while: 0.4, _custom: 0.4,
+    _reduce_window: 1.5, _dot: 7, _convolution: 1.5, dynamic_slice: 0.8, dynamic_update: 0.8, gather: 1,
+    scatter: 0.8, sort: 0.8, rng: 0.3, call: 0.6, loop: 0.4, custom: 0.4,
 }
-"""The producers and how often they are tried; :mod:`.random_larger` adds to them."""
+"""The producers and how often they are tried."""

@@ -4,7 +4,7 @@ They have the phases of programs over cores: nests over rows and columns of core
 blocks that take turns in slots. Places are drawn, too: lines that skip a core, turn around, cross or overlap, slots of
 the block before or after, sums that nobody clears.
 
-``python -m tests.support.oracle.random_cores N`` shows stream number N and runs it.
+``python -m tests.support.oracle.random_programs.cores N`` shows stream number N and runs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.assembly import to_text
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from archloom.oracle.taidl.isa import Isa
-from tests.support.oracle.random_checks import Tally, compare
+from tests.support.oracle.random_programs.checks import Tally, compare
 
 TYPES = [("i8", "int8", "i32", "int32"), ("i8", "int8", "i8", "int8"), ("f32", "float32", "f32", "float32")]
 """Types of tiles and of sums, each in TAIDL and in NumPy."""

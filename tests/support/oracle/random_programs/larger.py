@@ -1,4 +1,4 @@
-"""Producers of HLO's larger operators for random chains; they join those of :mod:`.random_operators`."""
+"""Producers of HLO's larger operators for random chains; they join those of :mod:`.operators`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import math
 
 from archloom.oracle.resolved import Dim, Shaped
 from archloom.oracle.taidl.types import element_type
-from tests.support.oracle.random_operators import TABLE, function, kinds_of, make
-from tests.support.oracle.random_scope import MOST_ELEMENTS, Scope, fixed
-from tests.support.oracle.random_storage import without_nan
+from tests.support.oracle.random_programs.functions import function
+from tests.support.oracle.random_programs.making import Producer, kinds_of, make
+from tests.support.oracle.random_programs.scope import MOST_ELEMENTS, Scope, fixed
+from tests.support.oracle.random_programs.storage import without_nan
 
 
 def _float(kind: Shaped) -> bool:
@@ -222,8 +223,9 @@ def _collective(b: Scope, kind: Shaped, depth: int) -> str | None:
     return b.op(kind, which, make(b, Shaped(tuple(shape), kind.dtype), depth), **more)
 
 
-TABLE.update({
+PRODUCERS: dict[Producer, float] = {
     _of_complex: 1, _stochastic: 0.6, _copy: 0.3, _bitcast: 0.4, _extent: 0.2, _map: 0.4, _scan: 0.4, _top_k: 0.5,
     _select_and_scatter: 0.5, _cholesky: 0.5, _solve: 0.4, _batch_norm: 0.5, _fft: 0.4, _ragged_dot: 0.4,
     _scaled_dot: 0.4, _collective: 1.5,
-})
+}
+"""The producers and how often they are tried."""

@@ -1,6 +1,6 @@
 """Random programs on the interpreter, the raised oracle and the loops.
 
-``python -m tests.support.oracle.random_checks N`` shows program number N and runs it.
+``python -m tests.support.oracle.random_programs.checks N`` shows program number N and runs it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.options import compiler_options, jit
 from archloom.oracle.xla.oracle import forget
 from tests.support.oracle.operator_cases import codes, equal
-from tests.support.oracle.random_isas import RandomIsa, random_isa
-from tests.support.oracle.random_kernels import arguments, random_kernel
-from tests.support.oracle.random_operators import FUNCTION
+from tests.support.oracle.random_programs.functions import FUNCTION
+from tests.support.oracle.random_programs.isas import RandomIsa, random_isa
+from tests.support.oracle.random_programs.kernels import arguments, random_kernel
 
 STREAMS = 5
 """Streams on one ISA: program n is stream n % STREAMS of ISA n // STREAMS."""
@@ -37,7 +37,7 @@ RAISED, IN_PART, AS_LOOPS = "raised", "raised in part", "as loops"
 Same: TypeAlias = Callable[[np.ndarray, np.ndarray, str], np.ndarray]
 """Where two tensors of a type are the same."""
 
-ALONE = "python -m tests.support.oracle.random_checks"
+ALONE = "python -m tests.support.oracle.random_programs.checks"
 
 
 class Mismatch(AssertionError):
