@@ -41,7 +41,7 @@ class Vector:
             return f"v{self.lanes}{'f' if self.dtype[0] == 'f' else 'i'}{self.dtype[1:]}"
         if not spec:
             return f"<{self.lanes} x {scalar}>"
-        number = spec if self.dtype[0] != "f" else f"0x{struct.pack('>d', float.fromhex(spec)).hex()}"
+        number = str(int(spec)) if self.dtype[0] != "f" else f"0x{struct.pack('>d', float.fromhex(spec)).hex()}"
         return f"<{', '.join([f'{scalar} {number}'] * self.lanes)}>"
 
 

@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from archloom.oracle.native.operations import Operation
+from archloom.oracle.native.operations import CODES, Operation
 
 Place: TypeAlias = Literal["all", "columns", "rows", "one"]
 """Of a matrix: all elements, one row or one column that all others repeat, or one number."""
@@ -49,10 +49,16 @@ def name_of(program: Program, places: tuple[Place, ...]) -> str:
 
 
 def named(name: str) -> tuple[Program, tuple[Place, ...]]:
-    """The program of a name, and where its operands' elements are."""
+    """The program of a name, and where its operands' elements are; ValueError for one of another version."""
     packed = name.removeprefix(PREFIX).rstrip(".")
-    operands, constants, steps, places = json.loads(zlib.decompress(base64.urlsafe_b64decode(
-        packed + "=" * (-len(packed) % 4))))
+    try:
+        operands, constants, steps, places = json.loads(zlib.decompress(base64.urlsafe_b64decode(
+            packed + "=" * (-len(packed) % 4))))
+    except zlib.error as error:
+        raise ValueError(f"{name} is no program: {error}") from error
+    unknown = [operation for operation, _ in steps if operation not in CODES]
+    if unknown:
+        raise ValueError(f"a program has operations that are not known here: {', '.join(unknown)}")
     return Program(tuple(operands), tuple((t, n) for t, n in constants),
                    tuple((operation, tuple(values)) for operation, values in steps)), tuple(places)
 

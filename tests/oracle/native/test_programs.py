@@ -176,6 +176,15 @@ def test_names_have_all_of_a_program(program: Program, places: list[Any]) -> Non
     assert names_in(b"\x12" + name.encode() + b"R_a." + name.encode() + b"-\n") == (name,)
 
 
+def test_names_of_other_versions_are_refused() -> None:
+    """So that what names them is compiled anew."""
+    name = name_of(Program(("f32",), (), (("cube f32 f32", (0,)),)), ("all",))
+    with pytest.raises(ValueError, match="not known here: cube f32 f32"):
+        named(name)
+    with pytest.raises(ValueError, match="is no program"):
+        named(name[:-9] + ".")
+
+
 @here
 def test_stored_programs_of_xla_name_theirs() -> None:
     program = Program(("f32", "f32"), (("f32", "0x1p+0"),), ((fma(flush=False), (0, 1, 2)),))
