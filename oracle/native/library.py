@@ -11,12 +11,13 @@ from functools import cache, partial
 from typing import Any
 
 from archloom.oracle.late_jax import jax
-from archloom.oracle.native import chain_code, fused_code, packing_code, processor, product_code
+from archloom.oracle.native import chain_code, packing_code, processor, product_code, program_code
+from archloom.oracle.native.program import PREFIX, named, names_in
 from archloom.oracle.native.ways import WAYS
 
-CHAINS, FUSED, PACKING, PRODUCTS = "archloom_chain_", "archloom_steps_", "archloom_pack_", "archloom_product_"
-"""What names begin with; of the last two, the feature of the processor follows. A handler whose arguments change gets
-another name: stored programs that call the former one are compiled anew."""
+CHAINS, PACKING, PRODUCTS = "archloom_chain_", "archloom_pack_", "archloom_product_"
+"""What names begin with, beside those of programs; of the last two, the feature of the processor follows. A handler
+whose arguments change gets another name: stored programs that call the former one are compiled anew."""
 
 DAZ_FTZ = 0x8040
 """The bits of MXCSR by which subnormal operands and results count as zeros."""
@@ -34,11 +35,11 @@ def chains(rounding: str, zero: float = -0.0) -> str:
 HANDLERS: Mapping[str, Callable[[str], str]] = {
     **{chains(rounding, zero): partial(chain_code.module, fused=fused, control=control, zero=zero)
        for rounding, (fused, control) in _ROUNDINGS.items() for zero in (-0.0, 0.0)},
-    **{f"{FUSED}{way}": partial(fused_code.module, control=_ROUNDINGS[f"fused_{way}"][1]) for way in ("flush", "keep")},
     **{f"{PACKING}{feature}": partial(packing_code.packing, way) for feature, way in WAYS.items()},
     **{f"{PRODUCTS}{feature}": partial(product_code.products, way) for feature, way in WAYS.items()},
 }
-"""What makes the LLVM code of each handler, by its name in XLA, which the code has as a symbol."""
+"""What makes the LLVM code of each handler, by its name in XLA, which the code has as a symbol. Programs have handlers
+beside these, of what their names say."""
 
 _lock = threading.Lock()
 _engines: dict[str, Any] = {}
@@ -63,14 +64,23 @@ def tiles() -> bool:
 
 def _needed(name: str) -> str:
     """The feature without which a handler does not run."""
-    return "fma" if name.startswith((CHAINS, FUSED)) else name.rpartition("_")[2]
+    return "fma" if name.startswith((CHAINS, PREFIX)) else name.rpartition("_")[2]
+
+
+def _code(name: str) -> str:
+    """The LLVM code of a handler."""
+    if not name.startswith(PREFIX):
+        return HANDLERS[name](name)
+    program, places = named(name)
+    way = "fused_flush" if program.flushes else "fused_keep"
+    return program_code.module(name, program=program, places=places, control=_ROUNDINGS[way][1])
 
 
 def register(name: str) -> None:
     """Make a handler callable by its name in XLA's programs, once in a process."""
     with _lock:
         if name not in _engines:
-            engine = processor.loaded(processor.machine_code(HANDLERS[name](name)))
+            engine = processor.loaded(processor.machine_code(_code(name)))
             handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address(name))
             jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
             _engines[name] = engine
@@ -78,6 +88,6 @@ def register(name: str) -> None:
 
 def register_for(program: bytes) -> None:
     """Register what a stored program names; nothing where there is no such code, and XLA then refuses the program."""
-    for name in HANDLERS:
-        if name.encode() in program and _needed(name) in features():
+    for name in (*(name for name in HANDLERS if name.encode() in program), *names_in(program)):
+        if _needed(name) in features():
             register(name)

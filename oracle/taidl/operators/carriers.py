@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jax, jnp, lax
-from archloom.oracle.native import fused, fuses
+from archloom.oracle.native import ALONE, fused, fuses
 from archloom.oracle.taidl.operators import numbers
 from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
 
@@ -270,7 +270,7 @@ def fma(a: Any, b: Any, c: Any, *, flush: bool) -> Any:
     and product are left, which need less.
     """
     if fuses(np.broadcast_shapes(np.shape(a), np.shape(b), np.shape(c))):
-        return fused(*(jnp.asarray(x, jnp.float32) for x in (a, b, c)), flush=flush)
+        return fused(ALONE[flush], *(jnp.asarray(x, jnp.float32) for x in (a, b, c)))
     with jax.enable_x64(True):
         x, z = _widened(a, flush), _widened(c, flush)
         if _is(b, 1.0):

@@ -20,7 +20,7 @@ from archloom.oracle.xla.lowering.ops import elementwise
 from archloom.oracle.xla.lowering.steps import in_turn, one_by_one, with_operand
 from archloom.oracle.xla.lowering.views import Spread, Spreading, extent, names_of
 from archloom.oracle.xla.notation import expr, traits
-from archloom.oracle.xla.notation.constraints import Cases
+from archloom.oracle.xla.notation.constraints import Cases, case_begins
 from archloom.oracle.xla.notation.expr import Expr, Fold, Map, Ranges, Switch
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import plug
@@ -34,6 +34,7 @@ Step = Callable[[Any, Any], Any]
 
 def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
     """The array of a chain over its free variables."""
+    e = _begun(e, ranges)
     names = names_of(e, ranges)
     inner = {**ranges, **e.bound_ranges(ranges)}
     shape, steps = tuple(extent(ranges[n]) for n in names), math.prod(x for _, x in e.variables)
@@ -53,6 +54,19 @@ def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
             start = body(i, start)
         return Spread(start, names)
     return Spread(lax.fori_loop(0, steps, body, start), names)
+
+
+def _begun(e: Fold, ranges: Ranges) -> Fold:
+    """The chain without its first step, where that is a case of its own and of single numbers, such as the one that a
+    register begins with: what the others add is an array without it."""
+    (name, extent), *others = e.variables
+    if others or 1 not in case_begins(e.body, name):
+        return e
+    start = plug(substitute(e.body, {name: Affine(0)}, ranges), e.start, ranges)
+    if extent < 2 or expr.free(start):
+        return e
+    body = substitute(e.body, {name: Affine.variable(name) + 1}, {**ranges, name: (0, extent - 2)})
+    return replace(e, variables=((name, extent - 1),), start=start, body=body)
 
 
 class Added(NamedTuple):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count, product
+from itertools import count
 from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp
 from archloom.oracle.native import fused
-from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
+from archloom.oracle.xla.lowering.extremes import extreme
 from archloom.oracle.xla.lowering.folds import fold, one_chain, with_last_steps
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, known
-from archloom.oracle.xla.lowering.programs import Program, program
+from archloom.oracle.xla.lowering.programs import Gathered, gathered
 from archloom.oracle.xla.lowering.sums import summed
 from archloom.oracle.xla.lowering.views import Spread, extent, grid, names_of, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
@@ -27,9 +27,6 @@ from archloom.oracle.xla.notation.limits import Unraisable
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.variables import GuardedAxis
 
-UNROLL = 64
-"""Up to how many elements a window is unrolled, where no element takes a sum (see :func:`unrolled`)."""
-
 DEEP = 32
 """Expressions within one another from which on operations are not lowered in calls within calls."""
 
@@ -37,20 +34,6 @@ DEEP = 32
 def _key(e: Expr, ranges: Ranges) -> tuple[object, ...]:
     """What an array of ``e`` over its free variables is known by."""
     return e, tuple(sorted((n, ranges[n]) for n in expr.free(e)))
-
-
-def unrolled(e: Extreme) -> bool:
-    """Whether a maximum is one of slices, one for each element of the window, rather than of the elements in turn."""
-    small = math.prod(n for _, n in e.variables) <= UNROLL
-    return small and not _sums_along(e.body, frozenset(n for n, _ in e.variables), set())
-
-
-def _sums_along(e: Expr, names: frozenset[str], seen: set[int]) -> bool:
-    """Whether sums or chains differ with ``names``, so that each value would be a contraction of its own."""
-    if id(e) in seen or not traits.is_heavy(e) or names.isdisjoint(expr.free(e)):
-        return False
-    seen.add(id(e))
-    return isinstance(e, (Sum, Fold)) or any(_sums_along(c, names, seen) for c in e.children)
 
 
 @dataclass
@@ -106,8 +89,8 @@ class Lowering:
         found = self._program(e, ranges)
         return found.leaves if found is not None else e.children if isinstance(e, Map) else ()
 
-    def _program(self, e: Expr, ranges: Ranges) -> Program | None:
-        return program(e, ranges, lambda o: _key(o, ranges) in self._made or with_last_steps(o, ranges) is not o)
+    def _program(self, e: Expr, ranges: Ranges) -> Gathered | None:
+        return gathered(e, ranges, lambda o: _key(o, ranges) in self._made or with_last_steps(o, ranges) is not o)
 
     def _bounded(self, found: Spread) -> Spread:
         """Unraisable for a tensor that is too large."""
@@ -167,13 +150,15 @@ class Lowering:
             for leaf in steps.leaves:  # which may make what would be a step here
                 self.spread(leaf, ranges)
             steps = self._program(e, ranges)
-        operands = e.operands if steps is None else steps.leaves
-        # a fused multiply-add takes less where an operand is known
-        given = [known(o) if e.opcode == "fma" else None for o in operands]
-        arrays = [self.spread(o, ranges).expand(names) if x is None else x.reshape((1,) * len(names))
-                  for o, x in zip(operands, given, strict=True)]
         if steps is not None:
-            return Spread(fused(*arrays, flush=dict(e.attributes)["subnormals"] == "flush", steps=steps.steps), names)
+            leaves = [self.spread(o, ranges).expand(names) for o in steps.leaves]
+            return Spread(fused(steps.program, *(
+                convert(x, "i1", "u32") if o.dtype == "i1" else x for o, x in zip(steps.leaves, leaves, strict=True))),
+                names)
+        # a fused multiply-add takes less where an operand is known
+        given = [known(o) if e.opcode == "fma" else None for o in e.operands]
+        arrays = [self.spread(o, ranges).expand(names) if x is None else x.reshape((1,) * len(names))
+                  for o, x in zip(e.operands, given, strict=True)]
         types = [o.dtype for o in e.operands]
         return Spread(elementwise(e.opcode, arrays, e.attributes, e.dtype, types), names)
 
@@ -276,21 +261,6 @@ class Lowering:
         index = tuple(offsets[n] if n in offsets else Affine.variable(n) - inner[n][0] for n in body.names)
         return self._view(body.array, index, ranges, "an intermediate tensor")
 
-    def _extreme(self, e: Extreme, ranges: Ranges) -> Spread:
-        names = names_of(e, ranges)
-        combine = jnp.maximum if e.kind == "max" else jnp.minimum
-        if unrolled(e):
-            result = None
-            for point in product(*(range(n) for _, n in e.variables)):
-                values = {v: Affine(x) for (v, _), x in zip(e.variables, point, strict=True)}
-                part = flush(value(self.spread(substitute(e.body, values, ranges), ranges).expand(names), e.dtype))
-                result = part if result is None else combine(result, part)
-            return Spread(element(result, e.dtype), names)
-        inner = {**ranges, **e.bound_ranges(ranges)}
-        axes = (*names, *(n for n, _ in e.variables))
-        array = flush(value(self.spread(e.body, inner).expand(axes), e.dtype))
-        reduce = jnp.max if e.kind == "max" else jnp.min
-        return Spread(element(reduce(array, axis=tuple(range(len(names), len(axes)))), e.dtype), names)
 
 _LOWERINGS: dict[type[Expr], Callable[[Lowering, Any, Ranges], Spread]] = {
     expr.Const: Lowering._const,
@@ -302,7 +272,7 @@ _LOWERINGS: dict[type[Expr], Callable[[Lowering, Any, Ranges], Spread]] = {
     Guarded: Lowering._guarded,
     Sum: summed,
     Fold: fold,
-    Extreme: Lowering._extreme,
+    Extreme: extreme,
     expr.Let: Lowering._let,
     expr.ByteOf: Lowering._byte_of,
     expr.FromBytes: Lowering._from_bytes,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation.expr import Constraint, Expr, Guarded, Ranges
+from archloom.oracle.xla.notation.expr import Constraint, Expr, Guarded, Map, Ranges, Switch, free
 from archloom.oracle.xla.notation.traits import axis_of
 
 Case = tuple[int, int, Expr]
@@ -21,6 +23,25 @@ def reach(cases: Cases, low: int, high: int) -> Cases:
         if first <= last:
             found.append((first, last, body))
     return tuple(found)
+
+
+def case_begins(e: Expr, name: str) -> Iterator[int]:
+    """Where along a variable a case ends and another begins, among operations."""
+    waiting, seen = [e], set[int]()
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen or name not in free(found):
+            continue
+        seen.add(id(found))
+        if isinstance(found, Switch) and axis_of(found.form) == name:
+            yield from (first - found.form.constant for first, _, _ in found.cases[1:])
+        if isinstance(found, Guarded):
+            for form, low, high in found.constraints:
+                if axis_of(form) == name:
+                    yield from ((low,) if low is not None else ())
+                    yield from ((high + 1,) if high is not None else ())
+        if isinstance(found, (Map, Switch, Guarded)):
+            waiting += found.children
 
 
 def within(constraints: tuple[Constraint, ...], ranges: Ranges) -> Ranges:

@@ -31,10 +31,14 @@ def same_kind(a: Expr, b: Expr) -> bool:
 
 
 def walk(e: Expr) -> Iterator[Expr]:
-    """All nodes, parents first."""
-    yield e
-    for child in e.children:
-        yield from walk(child)
+    """All nodes, parents first; what is an operand of many, once."""
+    waiting, seen = [e], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            waiting += reversed(node.children)
 
 
 def wholes(roots: Iterable[Expr]) -> Iterator[Whole]:

@@ -9,15 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from archloom.oracle import native
-from archloom.oracle.native import library, portable
-from archloom.oracle.native.fused import placed
+from archloom.oracle.native import portable
+from archloom.oracle.native.program import PREFIX
 from archloom.oracle.taidl.operators.carriers import fma as lowered
 from archloom.oracle.taidl.operators.numbers import fma
-from tests.support.examples import examples
 
 PATTERNS = (0, 1, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x1F000000, 0x20000001, 0x33800000, 0x34000000, 0x3F800000, 0x7F7FFFFF,
             0x7F800000, 0x7FC00000)
@@ -80,34 +77,6 @@ def test_many_numbers_are_one_call_of_machine_code() -> None:
     random = np.random.default_rng(1)
     a, b, c = (random.standard_normal(shape).astype("f") for shape in ((5, 70, 133), (133,), (5, 70, 1)))
     batched = jax.jit(jax.vmap(lambda x, z: lowered(x, b, z, flush=False)))
-    assert batched.lower(a, c).as_text().count(f"@{library.FUSED}keep(") == 1
+    assert batched.lower(a, c).as_text().count(PREFIX) == 1
     assert equal(np.asarray(batched(a, c)), fma(*(np.broadcast_to(x, a.shape) for x in (a, b, c)), flush=False))
-    assert library.FUSED not in jax.jit(lambda x: lowered(x, x, x, flush=False)).lower(b).as_text()
-
-
-@pytest.mark.skipif(not native.possible(), reason="JAX runs elsewhere than on an x86 processor with FMA")
-@examples(6, 300)
-@given(program=st.data(), flush=st.booleans())
-def test_programs_are_their_steps_one_after_the_other(program: st.DataObject, flush: bool) -> None:
-    """Of arrays and numbers, of sizes around those of vectors, blocks and parts; steps whose results nobody reads,
-    too."""
-    size = program.draw(st.sampled_from([1, 15, 16, 17, 511, 512, 513, 1000, 16384, 16385, 40000]))
-    shapes = program.draw(st.lists(st.sampled_from([(size,), (1,)]), min_size=1, max_size=4))
-    random = np.random.default_rng(program.draw(st.integers(0, 2**32 - 1)))
-    operands = [random.choice(triples()[:, 0], (size,) if i == 0 else shape) for i, shape in enumerate(shapes)]
-    steps: list[tuple[int, int, int]] = []
-    for _ in range(program.draw(st.integers(1, 12))):
-        number = st.integers(0, len(operands) - 1 + len(steps))
-        steps.append(program.draw(st.tuples(number, number, number)))
-    made = jax.jit(lambda *x: native.fused(*x, flush=flush, steps=steps))(*operands)
-    values = [np.broadcast_to(x, (size,)) for x in operands]
-    for step in steps:
-        values.append(fma(*(values[i] for i in step), flush=flush))
-    assert equal(np.asarray(made), values[-1])
-
-
-def test_steps_leave_results_where_others_are_read_no_more() -> None:
-    chain = [(0, 1, 2), *((0, 1, 3 + i) for i in range(9))]
-    assert {place for place, *_ in placed(chain, 3)} == {3}
-    tree = [(0, 0, 0), (1, 1, 1), (2, 2, 2), (3, 4, 5), (6, 6, 3)]  # the first one is read last
-    assert placed(tree, 3) == ((3, 0, 0, 0), (4, 1, 1, 1), (5, 2, 2, 2), (5, 3, 4, 5), (3, 5, 5, 3))
+    assert PREFIX not in jax.jit(lambda x: lowered(x, x, x, flush=False)).lower(b).as_text()
