@@ -93,7 +93,7 @@ def test_a_batch_gives_what_single_estimates_give(tmp_path: Path) -> None:
 def test_a_batch_of_float_networks_gives_what_single_estimates_give(tmp_path: Path) -> None:
     onnx.save(network(5), tmp_path / "five.onnx")
     models = [network(3), tmp_path / "five.onnx", residual_cnn(), network(3)]
-    reports = archloom.estimate_many(iter(models), options=DIM, as_int8=True, workers=2)
+    reports = archloom.estimate_many(iter(models), options=DIM, as_int8=True, workers=2, details=True)
     estimate.forget()
     for model, report in zip(models, reports, strict=True):
         single = archloom.estimate(model, options=DIM, as_int8=True)

@@ -1,8 +1,10 @@
-"""Maxima, minima and chains along a variable with cases, of which each is computed by itself."""
+"""Maxima, minima and chains: along a variable with cases, of which each is computed by itself, and with what they start
+from in place of what they carry."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from random import Random
 
 import jax
 import numpy as np
@@ -18,9 +20,9 @@ from archloom.oracle.xla.lowering.extremes import PIECES, pieces
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.notation.build import guard_of, map_of, switch_of
 from archloom.oracle.xla.notation.expr import Carry, Const, Expr, Extreme, Leaf, Map
-from archloom.oracle.xla.notation.sums import extreme_of, fold_of
+from archloom.oracle.xla.notation.sums import extreme_of, fold_of, plug
 from archloom.oracle.xla.notation.traits import walk
-from tests.support.examples import examples
+from tests.support.examples import examples, randoms
 
 ROWS, ALONG = 60, 90
 I, V = Affine.variable("i"), Affine.variable("v")
@@ -97,3 +99,35 @@ def test_a_first_number_is_not_put_before_a_tensor() -> None:
         expected = fma(column, np.ones_like(column), expected, flush=False)
     np.testing.assert_array_equal(total, expected)
     np.testing.assert_array_equal(most, values.view(np.int32).max(1))
+
+
+def plugged(body: Expr, start: Expr) -> Expr:
+    """What :func:`plug` makes, part by part as often as parts stand there."""
+    if isinstance(body, Carry):
+        return start
+    if not isinstance(body, Map):
+        return body
+    return map_of(body.opcode, tuple(plugged(o, start) for o in body.operands), body.attributes, body.dtype)
+
+
+@examples(60, 2000)
+@given(randoms)
+def test_bodies_with_shared_parts(r: Random) -> None:
+    parts: list[Expr] = [Carry("f32"), Const(r.randint(0, 2), "f32")]
+    for _ in range(r.randint(1, 9)):
+        opcode = r.choice(("add", "multiply", "maximum"))
+        parts.append(map_of(opcode, (r.choice(parts), r.choice(parts)), (), "f32"))
+    start = map_of("add", (Const(r.randint(0, 2), "f32"), Const(3, "f32")), (), "f32")
+    assert plug(parts[-1], start, {}) == plugged(parts[-1], start)
+
+
+def test_a_carry_that_stands_in_many_places_takes_no_longer() -> None:
+    """2 to the power of 200 paths lead to it; the result shares its parts as the body does."""
+    body: Expr = Carry("f32")
+    for _ in range(200):
+        body = map_of("maximum", (body, body), (), "f32")
+    found = plug(body, Const(1, "f32"), {})
+    for _ in range(200):
+        assert isinstance(found, Map) and found.operands[0] is found.operands[1]
+        found = found.operands[0]
+    assert found == Const(1, "f32")
