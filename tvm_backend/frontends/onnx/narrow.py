@@ -18,7 +18,7 @@ from onnx import helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, attributes_of
-from archloom.tvm_backend.frontends.onnx.functions import alone, without_unread
+from archloom.tvm_backend.frontends.onnx.functions import by_reference, without_unread
 from archloom.tvm_backend.frontends.onnx.skeleton import NARROW_TYPES, NoSkeleton
 from archloom.tvm_backend.ir.conversion import blank, is_blank
 
@@ -78,16 +78,17 @@ class _Constants:
         return self.editor.constants[name].data_type if name in self.editor.constants else None
 
     def _result(self, node: onnx.NodeProto, names: list[str]) -> np.ndarray:
-        from onnx.reference import ReferenceEvaluator
-
         given = [self.computed[name] if name in self.computed else self.editor.value(name) for name in names]
         if any(map(is_blank, given)):
             if node.op_type not in WIDENING:
                 raise NoSkeleton(f"{node.op_type} of a weight that was not read")
             kind = attributes_of(node).get(WIDENING[node.op_type], 0)
             return blank(given[0].shape, helper.tensor_dtype_to_np_dtype(kind) if kind else given[1].dtype)
-        found = ReferenceEvaluator(alone(node, self.editor.model)).run(None, dict(zip(names, given, strict=True)))
-        return np.asarray(found[0])
+        found = by_reference(node, self.editor.model, dict(zip(names, given, strict=True)))
+        if found is None:
+            raise ModelError(f"node {node.name or node.output[0]!r} ({node.op_type}): expected what ONNX's reference "
+                             f"computes in operator set {self.editor.version}, of constants of narrow types or in blocks")
+        return found[0]
 
 
 def _unpack(node: onnx.NodeProto, editor: Editor, label: str) -> None:
