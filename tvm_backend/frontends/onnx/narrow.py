@@ -87,7 +87,7 @@ class _Constants:
         found = by_reference(node, self.editor.model, dict(zip(names, given, strict=True)))
         if found is None:
             raise ModelError(f"node {node.name or node.output[0]!r} ({node.op_type}): expected what ONNX's reference "
-                             f"computes in operator set {self.editor.version}, of constants of narrow types or in blocks")
+                             f"computes in operator set {self.editor.version}, of narrow constants or blocks")
         return found[0]
 
 
