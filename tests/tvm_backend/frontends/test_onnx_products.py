@@ -142,26 +142,27 @@ def equations(draw: st.DrawFn) -> Case:
 
 
 def einsum(
-    equation: str, shapes: Mapping[str, tuple[int, ...]], constants: Mapping[str, np.ndarray]
+    equation: str, shapes: Mapping[str, tuple[int, ...]], constants: Mapping[str, np.ndarray], dtype: str = "float32"
 ) -> onnx.ModelProto:
     """One ``Einsum``, of constants and inputs; the result's shape is left open."""
-    infos = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    infos = [onnx.helper.make_tensor_value_info(name, kind, shape)
              for name, shape in shapes.items() if name not in constants]
     y = onnx.helper.make_empty_tensor_value_info("y")
-    y.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    y.type.tensor_type.elem_type = kind
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("Einsum", [*shapes], ["y"], "einsum", equation=equation)], "graph", infos, [y],
         [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()])
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
 
 
-@given(equations(), st.integers(0, 99))
-def test_numbers_are_those_of_numpy(case: Case, seed: int) -> None:
+@given(equations(), st.integers(0, 99), st.sampled_from(["float32", "float64", "int32", "int64"]))
+def test_numbers_are_those_of_numpy(case: Case, seed: int, dtype: str) -> None:
     equation, sizes, is_constant = case
     rng = np.random.default_rng(seed)
-    values = {f"x{i}": rng.integers(-3, 4, shape).astype(np.float32) for i, shape in enumerate(sizes)}
+    values = {f"x{i}": rng.integers(-3, 4, shape).astype(dtype) for i, shape in enumerate(sizes)}
     constants = {name: value for (name, value), fixed in zip(values.items(), is_constant) if fixed}
-    model = einsum_as_products(einsum(equation, {name: value.shape for name, value in values.items()}, constants))
+    model = einsum_as_products(einsum(equation, {name: x.shape for name, x in values.items()}, constants, dtype))
     assert not any(node.op_type == "Einsum" for node in model.graph.node)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     (found,) = session.run(None, {name: value for name, value in values.items() if name not in constants})

@@ -184,6 +184,12 @@ class Editor:
         """Static shapes of tensors, as far as they can be inferred."""
         return known_shapes(self.inferred_model)
 
+    def type_of(self, name: str) -> int | None:
+        """The type of a tensor's numbers, where it is known."""
+        if name in self.constants:
+            return int(self.constants[name].data_type)
+        return int(self.infos[name].type.tensor_type.elem_type) if name in self.infos else None
+
     @cached_property
     def version(self) -> int:
         """Of ONNX's operator set."""

@@ -21,16 +21,17 @@ import onnx
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape, attributes_of, rewriting
 
-FLOATS = frozenset(getattr(onnx.TensorProto, name) for name in ("FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"))
+TYPES = frozenset(getattr(onnx.TensorProto, name) for name in (
+    "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT32", "INT64"))
+"""Of ``MatMul``, which has none of fewer bits, and those that are summed by onnxruntime, too."""
 
 
 @rewriting("Einsum")
 def einsum_as_products(node: onnx.NodeProto, editor: Editor) -> bool:
-    """Write ``Einsum`` of floats by ``MatMul``, where shapes are known; a constant is the second operand."""
+    """Write ``Einsum`` by ``MatMul``, where types and shapes are known; a constant is the second operand."""
     shapes = [editor.inferred.get(name) for name in node.input]
-    result = editor.infos.get(node.output[0])
     known = [shape for shape in shapes if shape is not None]
-    if len(known) < len(shapes) or result is None or result.type.tensor_type.elem_type not in FLOATS:
+    if len(known) < len(shapes) or editor.type_of(node.input[0]) not in TYPES:
         return False
     terms, wanted = _indices(attributes_of(node)["equation"].decode(), [len(shape) for shape in known])
     extents = _extents(terms, known)

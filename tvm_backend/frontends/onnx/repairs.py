@@ -49,10 +49,7 @@ class Site:
 
     def type(self, position: int) -> int | None:
         """The type of an input's numbers."""
-        name = self.input(position)
-        if name in self.editor.constants:
-            return self.editor.constants[name].data_type
-        return self.editor.infos[name].type.tensor_type.elem_type if name in self.editor.infos else None
+        return self.editor.type_of(self.input(position))
 
     def constant(self, label: str, array: Any) -> str:
         """The name of a new constant."""
