@@ -73,5 +73,9 @@ class Memory:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Memory":
         """KeyError or TypeError for an object that is none of :meth:`to_json`."""
-        return Memory(tuple(layer["name"] for layer in data["layers"]),
-                      tuple(LiveRange(**tensor) for tensor in data["tensors"]))
+        layers = tuple(str(layer["name"]) for layer in data["layers"])
+        tensors = tuple(LiveRange(**tensor) for tensor in data["tensors"])
+        for tensor in tensors:
+            if not (tensor.bytes >= 0 and 0 <= tensor.first <= tensor.last < len(layers)):
+                raise TypeError(f"{tensor}: expected bytes from 0, and layers among {len(layers)}, first to last")
+        return Memory(layers, tensors)

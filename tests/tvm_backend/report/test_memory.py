@@ -122,7 +122,11 @@ def test_an_operator_has_its_operands_and_its_result() -> None:
 
 
 def test_json_both_ways() -> None:
-    assert Memory.from_json(json.loads(json.dumps(MEMORY.to_json()))) == MEMORY
+    data = json.loads(json.dumps(MEMORY.to_json()))
+    assert Memory.from_json(data) == MEMORY
+    for wrong in ({"bytes": -1}, {"first": -1}, {"first": 1, "last": 0}, {"last": 2}, {"last": "1"}):
+        with pytest.raises(TypeError):
+            Memory.from_json({**data, "tensors": [{"name": "x", "bytes": 4, "first": 0, "last": 1, **wrong}]})
     assert MEMORY.to_json()["peak_layer"] == "first" and MEMORY.to_json()["peak_bytes"] == 6144
 
 
