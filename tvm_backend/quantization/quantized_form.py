@@ -35,8 +35,8 @@ def quantized_form(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _folded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network with constants for what follows from constants alone, as onnxruntime computes it before it quantizes:
-    the numbers of what is made of weights are not known."""
+    """The network with constants for what follows from constants alone, as onnxruntime computes it before it quantizes;
+    the numbers of floats that are made of weights are not known."""
     constants = {tensor.name for tensor in model.graph.initializer}
     if not any(_is_constant(node, constants) for node in model.graph.node):
         return model
@@ -44,10 +44,10 @@ def _folded(model: onnx.ModelProto) -> onnx.ModelProto:
     constants = set(editor.constants)
     for node in editor.graph.node:
         shapes = [editor.inferred.get(name) for name in node.output]
-        if _is_constant(node, constants) and None not in shapes:
-            for name, shape in zip(node.output, shapes, strict=True):
-                kind = editor.infos[name].type.tensor_type.elem_type
-                editor.constant(name, blank(shape or (), helper.tensor_dtype_to_np_dtype(kind)))
+        kinds = [editor.type_of(name) for name in node.output]
+        if _is_constant(node, constants) and None not in shapes and skeleton.FLOAT_TYPES.issuperset(kinds):
+            for name, shape, kind in zip(node.output, shapes, kinds, strict=True):
+                editor.constant(name, blank(shape or (), helper.tensor_dtype_to_np_dtype(kind or FLOAT)))
             constants.update(node.output)
         else:
             editor.keep(node)
