@@ -305,7 +305,13 @@ def at_extents(module: IRModule, extents: Mapping[str, int]) -> IRModule:
 
 
 def ensure_dataflow(module: IRModule) -> IRModule:
-    return relax.transform.ConvertToDataflow()(module)
+    module = relax.transform.ConvertToDataflow()(module)
+    main = module["main"]
+    if not is_one_block(main):
+        return module
+    body = bindings(main)
+    live = needed(body, set(variables(main.body.body)), variables)
+    return module if len(live) == len(body) else replace_main(module, main)
 
 
 def fuse_by_pattern(module: IRModule, patterns: Sequence[tuple[str, DFPattern, Callable[[Any], bool]]]) -> IRModule:
