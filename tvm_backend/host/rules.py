@@ -8,6 +8,7 @@ from typing import Any
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import resizing
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_shape
+from archloom.tvm_backend.ir.equations import extents_of, indices_of
 from archloom.tvm_backend.ir.operators import operator
 
 CONVOLUTIONS = {"nn.conv1d": "O", "nn.conv2d": "O", "nn.conv3d": "O", "nn.conv1d_transpose": "I",
@@ -66,7 +67,6 @@ def macs(call: ir.Call) -> int:
 
 def _of_einsum(call: ir.Call) -> int:
     """One for each value of all indices together, which is what TVM's loops do."""
-    terms = str(ir.attr(call, "subscripts")).replace(" ", "").partition("->")[0].split(",")
-    shapes = [getattr(operand, "shape", ()) for operand in ir.fields_of(ir.type_of(call.args[0]))]
-    extents = {index: int(extent) for term, shape in zip(terms, shapes) for index, extent in zip(term, shape)}
-    return math.prod(extents.values()) if len(terms) > 1 else 0
+    shapes = [[int(d) for d in getattr(operand, "shape", ())] for operand in ir.fields_of(ir.type_of(call.args[0]))]
+    terms, _ = indices_of(str(ir.attr(call, "subscripts")), [*map(len, shapes)])
+    return math.prod((extents_of(terms, shapes) or {}).values()) if len(terms) > 1 else 0

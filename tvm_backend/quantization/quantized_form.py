@@ -16,7 +16,7 @@ from onnx import helper
 
 from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, has_operators, known_shapes, read_counts
-from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
+from archloom.tvm_backend.frontends.onnx.functions import DRAWN, with_known_shapes
 from archloom.tvm_backend.ir.conversion import blank
 from archloom.tvm_backend.quantization import quantize
 from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
@@ -56,8 +56,7 @@ def _folded(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _is_constant(node: onnx.NodeProto, constants: Container[str]) -> bool:
     """Whether a node's results are always the same: of constants, and not drawn."""
-    return len(node.input) > 0 and "Random" not in node.op_type and node.op_type != "Bernoulli" and all(
-        name in constants for name in node.input if name)
+    return len(node.input) > 0 and node.op_type not in DRAWN and all(name in constants for name in node.input if name)
 
 
 def _without_normalization(model: onnx.ModelProto) -> onnx.ModelProto:

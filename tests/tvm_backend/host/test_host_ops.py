@@ -14,7 +14,7 @@ import archloom
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.host import virtual_machine
 from archloom.tvm_backend.host.network import jitted
-from archloom.tvm_backend.host.rules import translatable
+from archloom.tvm_backend.host.rules import macs, translatable
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir.nodes import TupleType
 from archloom.tvm_backend.ir.operators import OPERATORS
@@ -216,3 +216,12 @@ def test_an_operator_that_nobody_computes_is_named() -> None:
     found = function(op("isnan"), [real(3, 4).astype(ml_dtypes.bfloat16)])
     with pytest.raises(ModelError, match=r"\(isnan, bool\): expected operators that XLA or TVM .* isnan op"):
         virtual_machine.build(compat.normalize(compat.module_of(found)))
+
+
+@pytest.mark.parametrize(("equation", "shapes", "expected"), [
+    ("ij,kj->ik", [(3, 4), (5, 4)], 3 * 4 * 5), ("...ij,kj->...ik", [(2, 3, 4), (5, 4)], 2 * 3 * 4 * 5),
+    ("ij->i", [(3, 4)], 0),
+])
+def test_multiply_accumulates_of_equations(equation: str, shapes: list[tuple[int, ...]], expected: int) -> None:
+    operands = [parameter(f"x{i}", shape, "float32") for i, shape in enumerate(shapes)]
+    assert macs(compat.normalized(compat.relax_op("einsum")(operands, equation))) == expected

@@ -18,7 +18,7 @@ from onnx import defs, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, attributes_of, copied, every_node, inlined, opset_of
-from archloom.tvm_backend.frontends.onnx.functions import by_reference, without_unread
+from archloom.tvm_backend.frontends.onnx.functions import DRAWN, by_reference, without_unread
 from archloom.tvm_backend.frontends.onnx.guard import MAX_FRAMES, MAX_NODES
 from archloom.tvm_backend.frontends.onnx.skeleton import is_blank
 
@@ -182,7 +182,7 @@ class _Writer:
             given = {a.name: a.i for a in node.attribute}
             part = whole[given.get("start", 0):given.get("end")]
             self.values[node.output[0]] = np.array(part if node.op_type == "Shape" else math.prod(whole), np.int64)
-        elif all(name in self.values for name in node.input if name) and "Random" not in node.op_type:
+        elif all(name in self.values for name in node.input if name) and node.op_type not in DRAWN:
             self._compute(node)
 
     def _inferred(self, node: onnx.NodeProto) -> dict[str, onnx.TypeProto]:

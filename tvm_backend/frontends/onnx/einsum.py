@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import onnx
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape, attributes_of, rewriting
+from archloom.tvm_backend.ir.equations import extents_of, indices_of
 
 TYPES = frozenset(getattr(onnx.TensorProto, name) for name in (
     "FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "INT32", "INT64"))
@@ -33,8 +33,8 @@ def einsum_as_products(node: onnx.NodeProto, editor: Editor) -> bool:
     known = [shape for shape in shapes if shape is not None]
     if len(known) < len(shapes) or editor.type_of(node.input[0]) not in TYPES:
         return False
-    terms, wanted = _indices(attributes_of(node)["equation"].decode(), [len(shape) for shape in known])
-    extents = _extents(terms, known)
+    terms, wanted = indices_of(attributes_of(node)["equation"].decode(), [len(shape) for shape in known])
+    extents = extents_of(terms, known)
     if extents is None or not extents.keys() >= set(wanted):
         return False
     writer = _Writer(node, editor, extents)
@@ -49,33 +49,6 @@ def einsum_as_products(node: onnx.NodeProto, editor: Editor) -> bool:
     if first.tensor != writer.result:
         writer.arranged(first, [(index,) for index in wanted], writer.result)
     return True
-
-
-def _indices(equation: str, ranks: Sequence[int]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
-    """The indices of each operand and of the result; those of an ellipsis are called by their place from the right."""
-    given, arrow, result = equation.replace(" ", "").partition("->")
-    terms, widest = list[tuple[str, ...]](), 0
-    for term, rank in zip(given.split(","), ranks):
-        before, dots, after = term.partition("...")
-        open_axes = rank - len(before) - len(after) if dots else 0
-        terms.append((*before, *(f"...{i}" for i in reversed(range(open_axes))), *after))
-        widest = max(widest, open_axes)
-    every = tuple(f"...{i}" for i in reversed(range(widest)))
-    if arrow:
-        before, dots, after = result.partition("...")
-        return terms, (*before, *(every if dots else ()), *after)
-    letters = [index for term in terms for index in term if index not in every]
-    return terms, (*every, *sorted(index for index in letters if letters.count(index) == 1))
-
-
-def _extents(terms: Sequence[tuple[str, ...]], shapes: Sequence[Shape]) -> dict[str, int] | None:
-    """The extent of each index, where operands may have 1 in its place; None where an equation does not fit shapes."""
-    if [*map(len, terms)] != [*map(len, shapes)]:
-        return None
-    seen: dict[str, set[int]] = {}
-    for index, extent in zip(chain(*terms), chain(*shapes), strict=True):
-        seen.setdefault(index, set()).add(extent)
-    return None if any(len(found - {1}) > 1 for found in seen.values()) else {i: max(seen[i]) for i in seen}
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ MOST_FOLDED = 1 << 16
 """Elements of the largest constant that is computed."""
 KEPT = frozenset({"DequantizeLinear"})
 """Operators that are not computed: weights stay the integers that they are."""
+DRAWN = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+                   "RandomUniformLike"})
+"""Operators whose results are others each time."""
 HIDING_PRODUCTS = frozenset({"Attention"})
 """Operators that hide matrix products from onnxruntime's quantizer; TVM 0.27 takes them for those of another domain."""
 
@@ -134,7 +137,7 @@ def by_reference(
 
 def _is_computed(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> bool:
     """Whether a node of known operands is computed: it has results, of which none may be large, and no body."""
-    if node.op_type in KEPT or not len(node.output) or any(a.HasField("g") for a in node.attribute):
+    if node.op_type in KEPT | DRAWN or not len(node.output) or any(a.HasField("g") for a in node.attribute):
         return False
     return node.op_type not in GROWING or all(
         name in shapes and math.prod(shapes[name]) <= MOST_FOLDED for name in node.output)
