@@ -66,9 +66,9 @@ def counted(scheme: Scheme, heights: Sequence[int], widths: Sequence[int]) -> Co
 
     ``tiles``; ``code``: kinds of tiles; ``sums``; ``outputs``; ``stretches`` of up to dim sums, of which ``whole`` have
     dim, and the others ``rest_sums`` together; ``whole_tiles``: those that begin with a whole one; ``short_firsts``:
-    sums of the stretches with which the others begin. Of a part of a chunk in the mean: ``lines`` of pixels, and the
-    ``loads`` from memory of these, of ``load_rows``; ``zeros``: loads of ``zero_rows`` that are padding; ``edges``:
-    padding that is written over what was loaded, and waits for it.
+    sums of the stretches with which the others begin. Of a part of a chunk in the mean: ``loads`` of pixels, of
+    ``load_rows`` in all; ``zeros``: loads of ``zero_rows`` that are padding; ``edges``:
+    whether padding is written over what was loaded, and waits for it.
     """
     image, dim = scheme.image, scheme.image.dim
     rows, cols = _Side.of(image.rows, heights, (-1, 1)), _Side.of(image.cols, widths, (1, -1))
@@ -93,7 +93,7 @@ def _channels(scheme: Channels, rows: _Side, cols: _Side) -> Counts:
     lead = np.where(filled, rows.before * pitch + cols.before, rows.span * pitch)
     gap, trail = cols.after + cols.before, np.where(filled, cols.after + rows.after * pitch, 0)
     return {
-        "lines": np.where(filled, rows.inside, 0), "loads": rows.inside * ceil_div(cols.inside, dim),
+        "loads": rows.inside * ceil_div(cols.inside, dim),
         "load_rows": rows.inside * cols.inside,
         "zeros": ceil_div(lead, dim) + gaps * ceil_div(gap, dim) + ceil_div(trail, dim),
         "zero_rows": lead + gaps * gap + trail, "edges": np.zeros_like(lead),
@@ -106,26 +106,33 @@ def _packed(scheme: KernelRow, rows: _Side, cols: _Side) -> Counts:
     parts = [_segment(scheme, cols, b * dim, dim) for b in range(scheme.blocks)]
     parts += [_segment(scheme, cols, scheme.blocks * dim, scheme.rest)] if scheme.rest else []
     of_row = {name: sum(part[name] for part in parts) / len(parts) for name in parts[0]}
-    found = {name: np.zeros((len(rows.runs), len(cols.runs))) for name in (*of_row, "zeros", "zero_rows")}
+    edges = of_row.pop("edges")
+    found = {name: np.zeros((len(rows.runs), len(cols.runs))) for name in (*of_row, "edges")}
     for kh in range(height):
         low = np.clip(ceil_div(rows.before - kh, rows.axis.local_stride), 0, rows.sums)
         high = np.clip(ceil_div(rows.before + rows.inside - kh, rows.axis.local_stride), low, rows.sums)
         low, high = np.where(high > low, (low, high), 0)
         for name, figure in of_row.items():
             found[name] += (high - low) * figure / height
+        found["edges"] += np.where(high > low, edges / height, 0)
         above, below = low * cols.sums, (rows.sums - high) * cols.sums
         found["zeros"] += (ceil_div(above, dim) + ceil_div(below, dim)) / height
         found["zero_rows"] += (above + below) / height
-    single = found.pop("single_zeros")
-    return {**found, "zeros": found["zeros"] + single, "zero_rows": found["zero_rows"] + single}
+    return found
 
 
 def _segment(scheme: KernelRow, cols: _Side, first: int, size: int) -> Counts:
-    """For the sums of a row: of those beyond the right edge each is loaded alone, those beyond the left get zeros."""
+    """For the sums of a row: those at the left edge, those inside, those beyond the right edge one by one."""
     image = scheme.image
-    step, end = cols.axis.stride * image.c, (cols.before + cols.inside) * image.c - first
+    step, before = scheme.step, cols.before * image.c - first
+    end = before + cols.inside * image.c
+    outside = np.clip((before - size) // step + 1, 0, cols.sums)
+    left = np.clip(ceil_div(before, step), 0, cols.sums)
     whole = np.clip((end - size) // step + 1, 0, cols.sums)
     part = np.clip(ceil_div(end, step), whole, cols.sums) - whole
-    left = np.clip(ceil_div(cols.before * image.c - first, step), 0, cols.sums)
-    return {"lines": np.ones_like(whole), "loads": ceil_div(whole, image.dim) + part, "load_rows": whole + part,
-            "single_zeros": cols.sums - whole + left, "edges": (left > 0).astype(np.int64)}
+    begun, clipped = np.minimum(left, whole), left - outside
+    loads = ceil_div(begun - outside, image.dim) + ceil_div(whole - begun, image.dim) + part
+    beyond = cols.sums - whole
+    return {"loads": loads, "load_rows": whole - outside + part,
+            "zeros": ceil_div(outside, image.dim) + ceil_div(beyond, image.dim) + clipped,
+            "zero_rows": outside + beyond + clipped, "edges": (clipped > 0).astype(np.int64)}

@@ -112,6 +112,9 @@ class Segment:
     Of a tile: ``inside``, the rows of sums whose input under that row of the kernel lies inside of the image, from the
     first to the one behind the last, and for each sum of a row in ``clips`` the elements of the segment that do. Both
     are the same wherever loops vary ``kh`` and ``first``.
+
+    The first sums of a row lie ``outside`` of the image, those up to ``left`` reach over its left edge, and those from
+    ``whole`` on over its right one.
     """
 
     kh: Affine
@@ -120,6 +123,23 @@ class Segment:
     size: int
     inside: tuple[int, int] = (0, 0)
     clips: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def reach(self) -> int:
+        """Columns of a row that loading the segment writes."""
+        return self.offset + self.size
+
+    @property
+    def outside(self) -> int:
+        return sum(1 for begin, _ in self.clips if begin == self.size)
+
+    @property
+    def left(self) -> int:
+        return sum(1 for begin, _ in self.clips if begin)
+
+    @property
+    def whole(self) -> int:
+        return sum(1 for _, end in self.clips if end == self.size)
 
 
 @dataclass(frozen=True)
@@ -246,6 +266,11 @@ class KernelRow:
     def steps(self) -> int:
         return 1
 
+    @property
+    def step(self) -> int:
+        """Bytes from the input of a sum to that of its neighbour in a row."""
+        return self.image.cols.stride * self.image.c
+
     @cached_property
     def length(self) -> int:
         """Elements under one row of the kernel."""
@@ -300,17 +325,55 @@ class KernelRow:
             "g", [tuple(every_inside[first:first + self.group]) for first in range(0, height, self.group)], group)
 
     def load(self, tile: PixelTile, chunk: Chunk, base: Affine) -> Nodes:
-        """The last segment first: each load and each padding overwrites the columns in front of its segment."""
+        """The last segment first: each load and each padding overwrites the columns in front of its segment.
+
+        What is written over others waits until these have arrived. So the sums at the left edge are loaded for all rows
+        first, then the others, and their padding is written last, when they are there.
+        """
         axis, width = self.image.rows, tile.cols.sums
         nodes: Nodes = []
         for segment in reversed(chunk.segments):
             low, high = segment.inside
-            reach = segment.offset + segment.size
-            nodes += zeros(base, low * width, self.image.dim, reach)
-            nodes += zeros(base + high * width, (tile.rows.sums - high) * width, self.image.dim, reach)
+            nodes += zeros(base, low * width, self.image.dim, segment.reach)
+            nodes += zeros(base + high * width, (tile.rows.sums - high) * width, self.image.dim, segment.reach)
             row = tile.rows.sum_start(tile.row) * axis.stride + segment.kh - axis.pad
-            nodes += repeat("r", high - low, lambda r, segment=segment, low=low, row=row: self._load_row(  # type: ignore[misc]
-                tile, row + (r + low) * axis.stride, segment, base + (r + low) * width))
+            for part in (self._load_left, self._load_others, self._clip):
+                nodes += repeat("r", high - low, lambda r, part=part, segment=segment, low=low, row=row: part(  # type: ignore[misc]
+                    segment, self._source(tile, row + (r + low) * axis.stride, segment), base + (r + low) * width))
+        return nodes
+
+    def _source(self, tile: PixelTile, row: Affine, segment: Segment) -> Affine:
+        """Where in memory the load of a segment begins for the first sum of a row."""
+        image, cols = self.image, tile.cols
+        pixel = row * image.cols.extent + cols.sum_start(tile.col) * image.cols.stride - image.cols.pad
+        return tile.batch * image.input_bytes + pixel * image.c + (image.x.address + segment.first - segment.offset)
+
+    def _load_left(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
+        """Of a row of sums those that reach over the left edge, and zeros for those outside of it or over the right."""
+        first, dim, count = segment.outside, self.image.dim, len(segment.clips)
+        nodes = zeros(base, first, dim, segment.reach)
+        nodes += self._load(segment, source, base, first, min(segment.left, segment.whole))
+        return nodes + zeros(base + segment.whole, count - segment.whole, dim, segment.reach)
+
+    def _load_others(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
+        """Of a row of sums those that lie inside of the image."""
+        return self._load(segment, source, base, min(segment.left, segment.whole), segment.whole)
+
+    def _load(self, segment: Segment, source: Affine, base: Affine, first: int, end: int) -> Nodes:
+        """The sums first..end of a row."""
+        dim, step = self.image.dim, self.step
+        return each("q", pieces(end - first, dim) if end > first else (), lambda q, run: [isa.mvin(
+            X, source + first * step + q * (dim * step), Block(base + first + q * dim, run.size, segment.reach))])
+
+    def _clip(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
+        """What lies inside of the image of the sums of a row that reach over the right edge, one by one, and zeros for
+        what does not of those that reach over the left one."""
+        nodes: Nodes = []
+        for q in range(segment.whole, len(segment.clips)):
+            if end := segment.clips[q][1]:
+                nodes.append(isa.mvin(X, source + q * self.step, Block(base + q, 1, segment.offset + end)))
+        for q in range(segment.outside, segment.left):
+            nodes += zeros(base + q, 1, self.image.dim, segment.offset + segment.clips[q][0])
         return nodes
 
     def _inside(self, rows: Run, kh: int) -> tuple[int, int]:
@@ -321,25 +384,6 @@ class KernelRow:
         inside = [r for r in range(rows.sums)
                   if rows.before <= r * rows.axis.local_stride + position < rows.before + rows.inside]
         return (inside[0], inside[-1] + 1) if inside else (0, 0)
-
-    def _load_row(self, tile: PixelTile, row: Affine, segment: Segment, base: Affine) -> Nodes:
-        """One segment for all sums of a row. Sums that reach over the right edge are loaded one by one, what is missing
-        as zeros; those that reach over the left edge are loaded with the others, and get their zeros afterwards."""
-        image, cols, dim = self.image, tile.cols, self.image.dim
-        step, reach = image.cols.stride * image.c, segment.offset + segment.size
-        pixel = row * image.cols.extent + cols.sum_start(tile.col) * image.cols.stride - image.cols.pad
-        source = tile.batch * image.input_bytes + pixel * image.c + (image.x.address + segment.first - segment.offset)
-        clips = segment.clips
-        whole = sum(1 for _, end in clips if end == segment.size)
-        nodes = each("q", pieces(whole, dim) if whole else (), lambda q, run: [isa.mvin(
-            X, source + q * (dim * step), Block(base + q * dim, run.size, reach))])
-        for q in range(whole, cols.sums):
-            nodes += zeros(base + q, 1, dim, reach)
-            if clips[q][1]:
-                nodes.append(isa.mvin(X, source + q * step, Block(base + q, 1, segment.offset + clips[q][1])))
-        for q, (begin, _) in enumerate(clips):
-            nodes += zeros(base + q, 1, dim, segment.offset + begin) if begin else []
-        return nodes
 
     def _clips(self, tile: PixelTile, first: int, size: int) -> tuple[tuple[int, int], ...]:
         """For each sum of a row the elements begin..end of ``size`` from ``first`` on inside of the image, the same for

@@ -311,7 +311,7 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> L
     last_pass = first_pass if os else shape.last_row + first_pass
     taken = (fresh, first_pass), (1, last_pass)
     chunks = tuple(Loop(phase.chunks, (chunk,), first=_inputs(phase, c, hardware), slots=slots, occupied=occupied,
-                        taken=taken) for phase in shape.phases)
+                        whole=1 - 1 / phase.parts, taken=taken) for phase in shape.phases)
     # without a bias the sums still take their place: with it left out, plans of 270 random layers take 1 % more cycles
     bias = load_bias(many * blocks, rows, 4 * wide)
     out = save(many * blocks, c["store_rows"] / c["stretches"], wide * shape.out_bytes, dim, step=shape.out_step)
@@ -345,19 +345,19 @@ def _stretches(c: Columns, dim: int) -> tuple[tuple[Number, Number], ...]:
 
 def _inputs(phase: Phase, c: Columns, hardware: Hardware) -> tuple[Issue, ...]:
     """What a chunk of a tile loads: zeros for padding, pixels, and what waits for these, as it is written over them."""
-    tiles, parts, lines = c["tiles"], phase.parts, np.maximum(c["lines"], 1e-9)
+    tiles, parts = c["tiles"], phase.parts
     loads = c["loads"] / tiles
     rows = np.maximum(c["load_rows"], 1) / np.maximum(c["loads"], 1)
     pixels = load(parts * loads, rows, phase.row_bytes, step=phase.step_bytes)
     # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived, where the
-    # padding of its last line has not waited for that already
-    waited = c["edges"] / lines
-    pixels = replace(pixels, beats=0, ahead=np.maximum(loads, 1) / np.maximum(1 - waited, 1e-9) if parts > 1 else FAR)
-    # padding on the left waits for the first load of its line; what the others take the unit is no wait
+    # padding has not waited for that already
+    edges = c["edges"] / tiles
+    pixels = replace(pixels, beats=0, ahead=np.maximum(loads, 1) / np.maximum(1 - edges, 1e-9) if parts > 1 else FAR)
+    # padding on the left waits for the last that it is written over; what is loaded since takes the unit and is no wait
     arrived = hardware.way("mvin").latency + hardware.latency_columns("mvin", pixels.values) + rows
-    edges = c["edges"] * np.maximum(1 - c["load_rows"] / lines / arrived, 0)
+    waits = np.maximum(1 - c["load_rows"] / tiles / arrived, 1e-9)
     return (zeros(parts * c["zeros"] / tiles, parts * c["zero_rows"] / tiles, hardware.dim), pixels,
-            load(parts * edges / tiles, 1, phase.row_bytes, ahead=1))
+            load(parts * edges, 1, phase.row_bytes, ahead=1 / waits))
 
 
 def add_loops(count: int, out_bytes: int, c: Columns, dim: int) -> Loop:
