@@ -19,6 +19,9 @@ from functools import cached_property
 from itertools import groupby
 from typing import TypeAlias, TypeVar
 
+import numpy as np
+
+from archloom.mapper.costs.rates import Number
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini import instructions as isa
@@ -348,16 +351,25 @@ class KernelRow:
         pixel = row * image.cols.extent + cols.sum_start(tile.col) * image.cols.stride - image.cols.pad
         return tile.batch * image.input_bytes + pixel * image.c + (image.x.address + segment.first - segment.offset)
 
+    def parted(self, outside: Number, left: Number, whole: Number) -> Number:
+        """Where the sums of a row end that are loaded first (those at the left edge, from ``outside`` to ``left``; of
+        several loads the first ones, no load is cut) and the others that lie inside of the image begin."""
+        piece = np.where(whole - outside > self.image.dim, self.image.dim, 1)
+        return np.minimum(outside + ceil_div(left - outside, piece) * piece, whole)
+
     def _load_left(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
         """Of a row of sums those that reach over the left edge, and zeros for those outside of it or over the right."""
-        first, dim, count = segment.outside, self.image.dim, len(segment.clips)
-        nodes = zeros(base, first, dim, segment.reach)
-        nodes += self._load(segment, source, base, first, min(segment.left, segment.whole))
-        return nodes + zeros(base + segment.whole, count - segment.whole, dim, segment.reach)
+        outside, dim, whole = segment.outside, self.image.dim, segment.whole
+        nodes = zeros(base, outside, dim, segment.reach)
+        nodes += self._load(segment, source, base, outside, self._parted(segment))
+        return nodes + zeros(base + whole, len(segment.clips) - whole, dim, segment.reach)
 
     def _load_others(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
         """Of a row of sums those that lie inside of the image."""
-        return self._load(segment, source, base, min(segment.left, segment.whole), segment.whole)
+        return self._load(segment, source, base, self._parted(segment), segment.whole)
+
+    def _parted(self, segment: Segment) -> int:
+        return int(self.parted(segment.outside, segment.left, segment.whole))
 
     def _load(self, segment: Segment, source: Affine, base: Affine, first: int, end: int) -> Nodes:
         """The sums first..end of a row."""
