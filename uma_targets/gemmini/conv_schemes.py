@@ -358,15 +358,16 @@ class KernelRow:
         return np.minimum(outside + ceil_div(left - outside, piece) * piece, whole)
 
     def _load_left(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
-        """Of a row of sums those that reach over the left edge, and zeros for those outside of it or over the right."""
-        outside, dim, whole = segment.outside, self.image.dim, segment.whole
-        nodes = zeros(base, outside, dim, segment.reach)
-        nodes += self._load(segment, source, base, outside, self._parted(segment))
-        return nodes + zeros(base + whole, len(segment.clips) - whole, dim, segment.reach)
+        """Of a row of sums those that reach over the left edge, and zeros for those outside of it."""
+        outside = segment.outside
+        return zeros(base, outside, self.image.dim, segment.reach) + self._load(
+            segment, source, base, outside, self._parted(segment))
 
     def _load_others(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
-        """Of a row of sums those that lie inside of the image."""
-        return self._load(segment, source, base, self._parted(segment), segment.whole)
+        """Of a row of sums those that lie inside of the image, and zeros for those that reach over the right edge."""
+        whole, count = segment.whole, len(segment.clips)
+        return self._load(segment, source, base, self._parted(segment), whole) + zeros(
+            base + whole, count - whole, self.image.dim, segment.reach)
 
     def _parted(self, segment: Segment) -> int:
         return int(self.parted(segment.outside, segment.left, segment.whole))

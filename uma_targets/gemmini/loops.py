@@ -356,8 +356,10 @@ def _inputs(phase: Phase, c: Columns, hardware: Hardware) -> tuple[Issue, ...]:
     # padding on the left waits for the last that it is written over; what is loaded since takes the unit and is no wait
     arrived = hardware.way("mvin").latency + hardware.latency_columns("mvin", pixels.values) + rows
     waits = np.maximum(1 - c["load_rows"] / tiles / arrived, 1e-9)
-    return (zeros(parts * c["zeros"] / tiles, parts * c["zero_rows"] / tiles, hardware.dim), pixels,
-            load(parts * edges, 1, phase.row_bytes, ahead=1 / waits))
+    # in these tiles the products wait for all that is loaded, as the padding stands behind it
+    edge = (replace(pixels, times=pixels.times * edges), load(parts * edges, 1, phase.row_bytes, ahead=1 / waits))
+    return (zeros(parts * c["zeros"] / tiles, parts * c["zero_rows"] / tiles, hardware.dim), *edge,
+            replace(pixels, times=pixels.times * (1 - edges)))
 
 
 def add_loops(count: int, out_bytes: int, c: Columns, dim: int) -> Loop:
