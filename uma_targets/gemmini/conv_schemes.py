@@ -364,10 +364,15 @@ class KernelRow:
             segment, source, base, outside, self._parted(segment))
 
     def _load_others(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
-        """Of a row of sums those that lie inside of the image, and zeros for those that reach over the right edge."""
+        """Of a row of sums those that lie inside of the image, then those that reach over the right edge: zeros for all
+        of them, and one by one what lies inside."""
         whole, count = segment.whole, len(segment.clips)
-        return self._load(segment, source, base, self._parted(segment), whole) + zeros(
-            base + whole, count - whole, self.image.dim, segment.reach)
+        nodes = self._load(segment, source, base, self._parted(segment), whole)
+        nodes += zeros(base + whole, count - whole, self.image.dim, segment.reach)
+        for q in range(whole, count):
+            if end := segment.clips[q][1]:
+                nodes.append(isa.mvin(X, source + q * self.step, Block(base + q, 1, segment.offset + end)))
+        return nodes
 
     def _parted(self, segment: Segment) -> int:
         return int(self.parted(segment.outside, segment.left, segment.whole))
@@ -379,12 +384,8 @@ class KernelRow:
             X, source + first * step + q * (dim * step), Block(base + first + q * dim, run.size, segment.reach))])
 
     def _clip(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
-        """What lies inside of the image of the sums of a row that reach over the right edge, one by one, and zeros for
-        what does not of those that reach over the left one."""
+        """Zeros for what of the sums of a row lies over the left edge of the image."""
         nodes: Nodes = []
-        for q in range(segment.whole, len(segment.clips)):
-            if end := segment.clips[q][1]:
-                nodes.append(isa.mvin(X, source + q * self.step, Block(base + q, 1, segment.offset + end)))
         for q in range(segment.outside, segment.left):
             nodes += zeros(base + q, 1, self.image.dim, segment.offset + segment.clips[q][0])
         return nodes

@@ -355,7 +355,8 @@ def _inputs(phase: Phase, c: Columns, hardware: Hardware) -> tuple[Issue, ...]:
     pixels = replace(pixels, beats=0, ahead=np.maximum(loads, 1) / np.maximum(1 - edges, 1e-9) if parts > 1 else FAR)
     # padding on the left waits for the last that it is written over; what is loaded since takes the unit and is no wait
     arrived = hardware.way("mvin").latency + hardware.latency_columns("mvin", pixels.values) + rows
-    waits = np.maximum(1 - c["load_rows"] / tiles / arrived, 1e-9)
+    since = loads * np.maximum(rows, arrived / hardware.unit("mvin").in_flight)
+    waits = np.maximum(1 - since / arrived, 1e-9)
     # in these tiles the products wait for all that is loaded, as the padding stands behind it
     edge = (replace(pixels, times=pixels.times * edges), load(parts * edges, 1, phase.row_bytes, ahead=1 / waits))
     return (zeros(parts * c["zeros"] / tiles, parts * c["zero_rows"] / tiles, hardware.dim), *edge,
