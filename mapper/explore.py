@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -192,9 +192,10 @@ def explore(
     score: Callable[[Trial[P]], float] = fewest_cycles, variants: Callable[[P], Iterable[P]] | None = None,
     enough: Callable[[], bool] = lambda: False, heard: Callable[[Trial[P]], None] | None = None,
     further: Callable[[int, float], bool] = lambda tried, over: False, beaten: Callable[[P], bool] = lambda plan: False,
+    others: Sequence[tuple[P, float]] = (),
 ) -> tuple[Trial[P], ...]:
-    """The trials, in their order: the first ``top_k`` of ``ranked`` (plans with estimates) that are possible, then the
-    ``variants`` of the one with the lowest ``score``.
+    """The trials, in their order: the first ``top_k`` of ``ranked`` (plans with estimates) that are possible, the
+    ``others``, then the ``variants`` of the one with the lowest ``score``.
 
     ``attempt`` simulates a plan; where it raises a MappingError, or the plan's stream cannot be resolved, the next one
     is tried instead. ``enough`` ends the search early, once there is a trial; ``further`` says whether to try one more
@@ -219,12 +220,22 @@ def explore(
         if heard is not None:
             heard(trial)
 
+    def candidates() -> Iterator[tuple[P, float]]:
+        left = list(others)
+        for each in ranked:
+            while left and len(trials) + passed >= top_k:
+                yield left.pop(0)
+            yield each
+        yield from left
+
     lowest = 0.0
-    for plan, estimate in ranked:
+    for plan, estimate in candidates():
         lowest = lowest or estimate
         tried = len(trials) + passed
-        if tried >= top_k and not further(tried, estimate / lowest if lowest else 1):
+        if tried >= top_k + len(others) and not further(tried, estimate / lowest if lowest else 1):
             break
+        if plan in trials:
+            continue
         if trials and beaten(plan):
             passed += 1
             continue

@@ -205,14 +205,14 @@ def _tried(
     bounds = space.bounds if effort.proven else None  # of cycles, which do not decide where energies do
     order = least(estimated)
     others = _otherwise_packed(space, estimated, mapping_of, order[:top_k])
-    order, top_k = np.concatenate([order[:top_k], others, order[top_k:]]), top_k + len(others)
     if asked is not None:
         order = Allowed(asked, workload, lambda mapping: mapping).among(order, mapping_of)
+        others = others[np.isin(others, order)]
 
-    def candidates() -> Iterator[tuple[Mapping, float]]:
+    def candidates(some: np.ndarray) -> Iterator[tuple[Mapping, float]]:
         """Of mappings that agree in tiling, order and load levels one is tried first."""
         for i, mapping in ranked(
-                order, mapping_of, family=lambda i, _: space.family(i), most=FEW if few else MOST_OF_FAMILY,
+                some, mapping_of, family=lambda i, _: space.family(i), most=FEW if few else MOST_OF_FAMILY,
                 same=lambda _, m: (m.kind, m.dataflow, m.tile, m.order, m.loads, m.packing, m.lanes)):
             numbers[mapping] = i
             yield mapping, float(estimated[i])
@@ -229,12 +229,12 @@ def _tried(
         return (each for each in found if asked is None or asked.allows(each, workload))
 
     def further(tried: int, over: float) -> bool:
-        easy = FEW if few else SMALL * top_k
+        easy = FEW if few else SMALL * (top_k + len(others))
         return (over <= effort.near and tried < ALIKE) or (over <= HOPELESS and effort.easy() and tried < easy)
 
     return explore(
-        candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further,
-        beaten=beaten)
+        candidates(order), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further,
+        beaten=beaten, others=tuple(candidates(others)))
 
 
 class _Unknown(Exception):
