@@ -204,7 +204,7 @@ def _tried(
     numbers: dict[Mapping, int] = {}
     bounds = space.bounds if effort.proven else None  # of cycles, which do not decide where energies do
     order = least(estimated)
-    others = _otherwise_packed(space, estimated, mapping_of, order[:top_k])
+    others = _other_ways(space, estimated, order[:top_k])
     if asked is not None:
         order = Allowed(asked, workload, lambda mapping: mapping).among(order, mapping_of)
         others = others[np.isin(others, order)]
@@ -275,17 +275,12 @@ def known_cycles(workload: Workload, configuration: "Configuration") -> int | No
     return min((trial.cycles for trial in trials), default=None)
 
 
-def _otherwise_packed(
-    space: "Space", estimated: np.ndarray, mapping_of: Callable[[int], Mapping], first: np.ndarray
-) -> np.ndarray:
-    """The best of each way to pack operands that none of the ``first`` candidates has, where it is not hopeless: the
-    model errs most between ways."""
-    tried, found = {mapping_of(i).packing for i in first.tolist()}, dict[str, int]()
-    for i in sorted(space.leaders(estimated), key=estimated.__getitem__):
-        packing = mapping_of(i).packing
-        if packing not in tried and estimated[i] <= HOPELESS * estimated[first[0]]:
-            found.setdefault(packing, i)
-    return np.array(list(found.values()), np.int64)
+def _other_ways(space: "Space", estimated: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """The best of each way to keep operands that none of the ``first`` candidates has, where it is not hopeless."""
+    tried = {space.way(i) for i in first.tolist()}
+    found = [i for way, i in space.leaders(estimated).items()
+             if way not in tried and estimated[i] <= HOPELESS * estimated[first[0]]]
+    return np.array(found, np.int64)
 
 
 def _of_mapping(

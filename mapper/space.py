@@ -28,7 +28,8 @@ class Table:
     ``needs``: what each candidate needs of each memory, which are named as in "3 rows of the scratchpad". ``steps``:
     columns whose next smaller and larger values are tried, too, where a candidate turns out to be the best. ``family``:
     of candidates that agree in these columns few are tried (None: it is not asked). ``least``: cycles that none takes
-    fewer than, where any are proven.
+    fewer than, where any are proven. ``way``: a name for how operands are kept and loaded, where the estimates of
+    different ways err by more than those of one; the best of each is tried.
     """
 
     columns: Columns
@@ -38,6 +39,7 @@ class Table:
     steps: tuple[str, ...] = ()
     family: tuple[str, ...] | None = None
     least: Callable[[Columns], np.ndarray] | None = None
+    way: str = ""
 
     def __post_init__(self) -> None:
         lengths = {name: np.shape(column) for name, column in (*self.columns.items(), *self.needs.items())}
@@ -104,10 +106,18 @@ class Space:
         found = self.tables[table]
         return None if found.family is None else (table, *(int(found.columns[name][row]) for name in found.family))
 
-    def leaders(self, estimated: np.ndarray) -> list[int]:
-        """The candidate of each table with the lowest of some estimates."""
+    def way(self, i: int) -> str:
+        """How operands are kept and loaded in candidate ``i``, where there are several ways."""
+        return self.tables[self._place(i)[0]].way
+
+    def leaders(self, estimated: np.ndarray) -> dict[str, int]:
+        """Of each way the candidate with the lowest of some estimates, the best first."""
         ends = pairwise(self._starts.tolist())
-        return [first + int(np.argmin(estimated[first:end])) for first, end in ends if first < end]
+        best = [first + int(np.argmin(estimated[first:end])) for first, end in ends if first < end]
+        found: dict[str, int] = {}
+        for i in sorted(best, key=estimated.__getitem__):
+            found.setdefault(self.way(i), i)
+        return found
 
     @cached_property
     def bounds(self) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Mapping as MappingABC
 from typing import Any
 
@@ -149,11 +150,23 @@ def _add_convs(builder: SpaceBuilder, workload: Workload, hardware: Hardware, fl
     packed = KernelRow(picture)
     if picture.packs_kernel_rows and packed.chunks < schemes[0][1].chunks * schemes[0][1].steps:
         schemes.append(("kernel_row", packed))
-    tiled = [(packing, scheme, _conv_columns(workload, scheme, hardware)) for packing, scheme in schemes]
+    tiled = [(packing, way, scheme, columns) for packing, scheme in schemes
+             for way, columns in _ways(packing, _conv_columns(workload, scheme, hardware))]
     for flow in flows:
-        for packing, scheme, columns in tiled:
+        for packing, way, scheme, columns in tiled:
             if len(columns["o"]) and not (flow == "os" and len(flows) > 1 and scheme.steps == 1):
-                builder.add(_conv_table(workload, scheme, packing, hardware, dict(columns), flow))
+                builder.add(_conv_table(workload, scheme, packing, hardware, dict(columns), flow, way))
+
+
+def _ways(packing: str, columns: dict[str, np.ndarray]) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Tiles of one row of sums apart where rows of the kernel are packed: their loads wait for one another, those of
+    several rows for memory, which the estimate knows less of."""
+    single = columns["most_h"] == 1
+    if packing == "channels" or single.all() or not single.any():
+        yield packing, columns
+        return
+    yield f"{packing} of a row", tables.select(columns, single)
+    yield f"{packing} of rows", tables.select(columns, ~single)
 
 
 def _conv_columns(workload: Workload, scheme: Scheme, hardware: Hardware) -> dict[str, np.ndarray]:
@@ -202,7 +215,7 @@ def _tile_counts(scheme: Scheme, heights: list[int], widths: list[int], columns:
 
 def _conv_table(
     workload: Workload, scheme: Scheme, packing: str, hardware: Hardware,
-    columns: dict[str, np.ndarray], flow: str,
+    columns: dict[str, np.ndarray], flow: str, way: str,
 ) -> Table:
     picture, epilogue = scheme.image, workload.epilogue
     deep = picture.rows.kernel * picture.cols.kernel * picture.c / (scheme.chunks * scheme.steps)
@@ -234,7 +247,7 @@ def _conv_table(
     return Table(
         columns, {SPAD: np.asarray(columns["x_rows"] + w_rows * columns["slots_w"]), ACC: columns["c_rows"]}, estimate,
         lambda c, i: _conv_mapping(c, i, flow, packing, dim), family=("oh", "ow", "ob"),
-        least=lambda c: conv_least(conv, c, flow, hardware),
+        least=lambda c: conv_least(conv, c, flow, hardware), way=way,
     )
 
 
