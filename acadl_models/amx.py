@@ -9,9 +9,9 @@ Sources: rates and latencies of tile instructions, ports, and caches from Intel'
 Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles
 for a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways
 in 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second, a reorder buffer of 512 entries filled by six
-instructions a cycle and emptied by eight. The third level and the memory behind are one memory here, of
-``memory_cycles``; ``misses`` lines may be under way at a time, which stands for the prefetchers, too (48 is the second
-cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
+instructions a cycle and emptied by eight, 114 stores that wait. The third level and the memory behind are one memory
+here, of ``memory_cycles``; ``misses`` lines may be under way to each cache at a time, which stands for the prefetchers,
+too (48 is the second cache's queue). Lines of a tile are looked up together. Frequencies under AMX differ by model; 2 GHz is assumed.
 
 Renaming: of 512 bits there are 220 physical registers, as Intel has published of Sapphire Rapids. How many physical
 tiles there are is not public: 24 are those of the core with eight tile registers in de Limas Santana et al. (2025,
@@ -80,6 +80,7 @@ def amx(
     issue_entries: Annotated[int, Size(8, 4096, "instructions that wait for issue")] = 96,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before the ports")] = 32,
     reorder_entries: Annotated[int, Size(1, 1 << 14, "instructions between decoding and commit")] = 512,
+    store_entries: Annotated[int, Size(1, 4096, "stores that wait for their lines")] = 114,
     commit_width: Annotated[int, Size(1, 64, "instructions that commit a cycle")] = 8,
     physical_tiles: Annotated[int, Size(TILES + 1, 1 << 12, "tiles to which those of a program are renamed")] = 24,
     physical_zmm: Annotated[int, Size(ZMMS + 1, 1 << 14, "registers of 512 bits to which zmm are renamed")] = 220,
@@ -99,8 +100,8 @@ def amx(
             "memory", data_width=8, port_width=LINE_BYTES, max_concurrent_requests=misses, read_write_ports=1,
             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
             write_after_read="ignored")
-        l2 = _cache("l2", memory, l2_kib, l2_ways, l2_cycles, requests=misses, ports=1)
-        l1 = _cache("l1", l2, l1_kib, l1_ways, l1_cycles, requests=misses, ports=load_ports + 1)
+        l2 = _cache("l2", memory, l2_kib, l2_ways, (l2_cycles, memory_cycles), misses, requests=misses, ports=1)
+        l1 = _cache("l1", l2, l1_kib, l1_ways, (l1_cycles, l1_cycles), misses, requests=2 * queue, ports=load_ports + 1)
         tiles = registers(
             "tiles", *shared(isa.buffer("tiles")), "tmm", acadl.Memory(width_bits=8 * LINE_BYTES, ports=2),
             physical_tiles, forwards_sums=False)
@@ -108,7 +109,7 @@ def amx(
         fetch = Fetch("fetch", issue_entries, fetch_width, reorder=(reorder_entries, fetch_width, commit_width))
         tmul = _matrix_unit(product_cycles, product_latency)
         ports, loads = [_vector_port(i) for i in range(vector_ports)], [_load_port(i) for i in range(load_ports)]
-        store = _store_port()
+        store = _store_port(store_entries)
         issue(fetch, queue, tmul_port=[tmul], vector_port=ports, load_port=loads, store_port=[store])
         connect(tmul, [tiles], [tiles])
         connect(ports, [zmm], [zmm])
@@ -150,15 +151,17 @@ def _load_port(number: int) -> acadl.MemoryAccessUnit:
         interval={**dict.fromkeys(sorted(TILE_LOADS), ROWS), "*": 1}, in_flight=8, component=_LANES)
 
 
-def _store_port() -> acadl.MemoryAccessUnit:
+def _store_port(entries: int) -> acadl.MemoryAccessUnit:
     return acadl.MemoryAccessUnit(
         "store", to_process=VECTOR_STORES | {"tilestored"}, latency=1, interval={"tilestored": ROWS, "*": 1},
-        in_flight=8)
+        in_flight=entries)
 
 
 def _cache(
-    name: str, behind: acadl.DataStorage, kib: int, ways: int, cycles: int, *, requests: int, ports: int,
+    name: str, behind: acadl.DataStorage, kib: int, ways: int, cycles: tuple[int, int], misses: int, *, requests: int,
+    ports: int,
 ) -> acadl.SetAssociativeCache:
+    """``cycles``: of a line that is there, and until another is asked for behind, or has come from memory."""
     return cache_level(
-        name, behind, kib, ways, LINE_BYTES, port_bytes=LINE_BYTES, hit_cycles=cycles, miss_cycles=cycles,
-        requests=requests, ports=ports)
+        name, behind, kib, ways, LINE_BYTES, port_bytes=LINE_BYTES, hit_cycles=cycles[0], miss_cycles=cycles[1],
+        requests=requests, ports=ports, miss_registers=misses)

@@ -181,7 +181,8 @@ class Hardware:
 
     @property
     def caches(self) -> "tuple[CacheInterface, ...]":
-        return self._graph.caches
+        """All caches, those at units first, those at memory last."""
+        return tuple(sorted(self._graph.caches, key=lambda cache: -len(self._graph.path(cache))))
 
     def way(self, mnemonic: str, role: str = "") -> Way:
         """How the unit that processes ``mnemonic`` reaches tensors of a role; without one the slowest of its ways."""

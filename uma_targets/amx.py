@@ -18,9 +18,9 @@ bounds (0 is ReLU), conversion to integers half to even, saturated bytes to memo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,8 @@ from archloom.uma_targets.kit.nest import float_bits
 
 GRAPH = kit.GraphOptions(amx)
 
-TOUCHED = "touched"
-"""B is brought into the caches before the products: by a vector of each line, or by packing where it is computed."""
+ORDERS = (("m", "n", "k"), ("n", "m", "k"))
+"""Loops over blocks of C: rows outermost, or columns, of which then B is read once for all rows."""
 
 LANES = 16
 TILE = ROWS * LINE_BYTES
@@ -107,18 +107,25 @@ class Emission:
         for d in "mn":
             if self.mapping.size(d) not in (LANES, MOST):
                 raise MappingError(f"{self.mapping}: a block of C has 16 or 32 rows and columns")
-        packing = [*self._edge(), *(self._pack(self.plain) if self.plain else self._touch() if (
-            self.mapping.dataflow == TOUCHED) else [])]
+        packing = [*self._edge(), *(self._pack(self.plain) if self.plain else [])]
         if self.gemm.stores_sums:
             return [*packing, *self._sums()]
         nodes: Nodes = [*self._constants(), *packing]
         for run in pieces(self.gemm.m, self.mapping.size("m")):
             rows = _parts(run.size)
             nodes += self._configure(rows, [LANES, LANES])
-            nodes += repeat("mt", run.count, lambda i, run=run, rows=rows: each(  # type: ignore[misc]
-                "nt", pieces(self.gemm.n, self.mapping.size("n")),
-                lambda j, columns: self._block(i + run.first, rows, j, columns)))
+            nodes += self._each_block(run, pieces(self.gemm.n, self.mapping.size("n")), partial(self._block, rows))
         return nodes
+
+    def _each_block(
+        self, down: Piece, across: Sequence[Piece], block: Callable[[Affine, Affine, Piece], Iterable[Node]],
+    ) -> Nodes:
+        """Blocks of C in their order, of rows and columns cut so; ``block`` gets their numbers and the run of columns."""
+        if self.mapping.order[0] == "m":
+            return repeat("mt", down.count, lambda i: each(
+                "nt", across, lambda j, columns: block(i + down.first, j, columns)))
+        return each("nt", across, lambda j, columns: repeat(
+            "mt", down.count, lambda i: block(i + down.first, j, columns)))
 
     def _constants(self) -> Iterator[Node]:
         low = float(self.gemm.lowest)
@@ -132,12 +139,6 @@ class Emission:
             yield Instr.make("kmovw", dst=EDGE, value=(1 << edge) - 1)
 
     # B before the products --------------------------------------------------------------------------------------------
-
-    def _touch(self) -> Nodes:
-        """All lines of B, as many at a time as may be under way, so that tiles find them in the caches."""
-        return each("line", pieces(lines_of(self.gemm.n, self.gemm.k), GROUP), lambda i, run: [
-            Instr.make("vmovups_load", dst=PACKED + r, dram=self.gemm.b + (i * GROUP + r) * LINE_BYTES)
-            for r in range(run.size)])
 
     def _pack(self, plain: Gemm) -> Nodes:
         whole, rest = divmod(self.gemm.k, 4)
@@ -184,11 +185,10 @@ class Emission:
         m, n = self.mapping.size("m"), self.mapping.size("n")
         return [node for run in pieces(self.gemm.m, m) for across in pieces(self.gemm.n, n) for node in [
             *self._configure(_parts(run.size), _parts(across.size)),
-            *repeat("mt", run.count, lambda i, run=run, across=across: repeat(  # type: ignore[misc]
-                "nt", across.count, lambda j: self._block_of_sums(
-                    i + run.first, _parts(run.size), j + across.first, _parts(across.size))))]]
+            *self._each_block(run, (across,), partial(self._block_of_sums, _parts(run.size)))]]
 
-    def _block_of_sums(self, i: Affine, rows: list[int], j: Affine, columns: list[int]) -> Iterator[Node]:
+    def _block_of_sums(self, rows: list[int], i: Affine, j: Affine, run: Piece) -> Iterator[Node]:
+        columns = _parts(run.size)
         m0, n0 = i * self.mapping.size("m"), j * self.mapping.size("n")
         sums = [(2 * a + b, a, b) for a in range(len(rows)) for b in range(len(columns))]
         for t, _, b in sums:
@@ -199,7 +199,7 @@ class Emission:
             yield Instr.make("tilestored", src=t, dram=self.gemm.c_at(m0 + a * ROWS, n0 + b * LANES),
                              stride=self.gemm.strides[2])
 
-    def _block(self, i: Affine, rows: list[int], j: Affine, run: Piece) -> Nodes:
+    def _block(self, rows: list[int], i: Affine, j: Affine, run: Piece) -> Nodes:
         """A block of C: sums of tiles, then their rows."""
         m0, n0, columns = i * self.mapping.size("m"), j * self.mapping.size("n"), _parts(run.size)
         sums = [(2 * a + b, a, b) for a in range(len(rows)) for b in range(len(columns))]
@@ -263,30 +263,41 @@ def _mask(columns: int) -> int:
 
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
-    """Blocks of one or two tiles each way; all of k at once. A B that fits the second cache is touched first; one of a
-    single panel, of which each tile is loaded but once for a block of rows, only where that is faster."""
+    """Blocks of one or two tiles each way; all of k at once."""
     sizes = {d: [s for s in (LANES, MOST) if s == LANES or e > LANES] for d, e in (("m", shape.m), ("n", shape.n))}
-    fits = LINE_BYTES * lines_of(shape.n, shape.k) <= options["l2_kib"] << 10
-    flows = ("", TOUCHED) if shape.n <= LANES else (TOUCHED,) if fits else ("",)
-    return Tiling({**sizes, "k": [shape.k]}, dataflows=flows, loops=lambda c: _loops(shape, c, hardware))
+    return Tiling({**sizes, "k": [shape.k]}, ORDERS, loops=lambda c: _loops(shape, c, hardware, options))
 
 
-def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> Loop:
-    """Blocks of C; for each tile of k loads of rows and columns and their products; then rows of each tile, a few at a
-    time. There is one set of tiles for operands and one of registers for rows; all lines come from the first cache."""
+def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware, options: Mapping[str, Any]) -> Loop:
+    """Blocks of C; for each tile of k loads of rows and columns and their products. What loads sums again stands in one
+    queue before the next block's tiles; what becomes of them is done beside it. Tiles of operands are renamed. Lines
+    that come from memory stand apart."""
     tall, wide = (np.asarray(ceil_div(e, c[d])) for e, d in ((shape.m, "m"), (shape.n, "n")))
     rows, columns = ceil_div(shape.m, ROWS) / tall, ceil_div(shape.n, LANES) / wide  # tiles of a mean block
-    near = (cache.hit_cycles if (cache := Cache.of(hardware)) else 0)
-    tiles, group = rows * columns, shape.m / tall / rows / ceil_div(min(shape.m, ROWS), GROUP)
-    step = Loop(depth_of(shape.k)[0], (Issue("tdpbssd", tiles),), first=(
-        Issue("tileloadd", rows + columns, beats=near + ROWS),), slots=1)
-    stored = Issue("tilestored", tiles, beats=near + ROWS)
-    if shape.out_item > shape.item:
-        return Loop(tall * wide, (step, stored))
-    finish = Loop(ceil_div(min(shape.m, ROWS), GROUP) * tiles, tuple(Issue(name, group) for name in (
-        "vcvtdq2ps", "vmulps", "vmaxps", "vminps", "vcvtps2dq")), first=(Issue("vmovups_load", group, beats=near),),
-        last=(Issue("vpmovsdb_m", group, beats=near),), slots=1)
-    return Loop(tall * wide, (step, stored, finish))
+    near, last = Cache.of(hardware)[0].hit_cycles, Cache.of(hardware)[-1]
+    tiles, vectors, loads = rows * columns, shape.m / tall * columns, rows + columns
+    step = Loop(depth_of(shape.k)[0], (Issue("tdpbssd", tiles),), first=(Issue("tileloadd", loads, beats=near + ROWS),),
+                slots=np.maximum((options["physical_tiles"] - tiles) / loads, 1),
+                rings=(((Issue("tdpbssd"),), 1),))
+    store, height = partial(Issue, "tilestored", beats=near + ROWS), min(shape.m, ROWS)
+    alone, behind, waits = (store(1),), (store(tiles - 1),), near + ROWS
+    if shape.out_item <= shape.item:
+        load = partial(Issue, "vmovups_load", beats=near)
+        alone = (*alone, load(height))
+        behind = (*behind, load(vectors - height), *(Issue(name, vectors) for name in (
+            "vcvtdq2ps", "vmulps", "vmaxps", "vminps", "vcvtps2dq")), Issue("vpmovsdb_m", vectors, beats=near))
+        window = hardware.issue_entries + hardware.unit("vmulps").queue
+        waits = waits + 5 * vectors / hardware.units_of("vmulps") * np.maximum(1 - window / (7 * vectors), 0)
+    blocks = Loop(tall * wide, (step, *behind), alone=alone, waits=waits)
+    return Loop(1, (blocks,), waits=_far(shape, c, last, (tall, wide)) * last.miss_cycles / last.misses)
+
+
+def _far(shape: kit.Shape, c: kit.Columns, cache: Cache, counts: tuple[Any, Any]) -> Any:
+    """Lines of A and B that come from memory: of the operand that the outer loop does not index all for each of its
+    ``counts`` of iterations, where it does not leave half of the last cache to what comes in between."""
+    (tall, wide), room = counts, cache.lines / 2
+    a, b = shape.m * ceil_div(shape.k * shape.item, LINE_BYTES), lines_of(shape.n, shape.k)
+    return np.where(c["order"] == 0, a + b * np.where(b <= room, 1, tall), b + a * np.where(a <= room, 1, wide))
 
 
 class Amx(kit.KitTarget):

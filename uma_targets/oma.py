@@ -97,9 +97,9 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware, orders: tuple[tuple[str, ...], ...]) -> Loop:
     """Elements of C in passes over tiles of k: two loads and a product after the other, and what misses the cache."""
-    cache = Cache.of(hardware)
-    near = cache.hit_cycles if cache else hardware.way("mac").memory.read_latency_cycles
-    missing = misses(shape, c, cache, orders) * cache.miss_cycles if cache else 0
+    caches = Cache.of(hardware)
+    near = caches[0].hit_cycles if caches else hardware.way("mac").memory.read_latency_cycles
+    missing = misses(shape, c, caches[0], orders) * caches[0].miss_cycles if caches else 0
     products = Loop(shape.k, (), alone=(Issue("mac"),), waits=2 * near)
     sums = Loop(shape.m * shape.n, (products,), waits=2 * ceil_div(shape.k, c["k"]) * near)
     return Loop(1, (sums,), waits=missing)

@@ -22,25 +22,28 @@ from archloom.oracle.errors import TargetError
 
 @dataclass(frozen=True)
 class Cache:
-    """A set-associative cache; a miss takes ``miss_cycles`` beside the ``hit_cycles``."""
+    """A set-associative cache; a miss takes ``miss_cycles`` beside the ``hit_cycles``, ``misses`` of them at a time."""
 
     sets: int
     ways: int
     line_bytes: int
     hit_cycles: int
     miss_cycles: int
+    misses: int = 1
 
     @staticmethod
-    def of(hardware: Hardware) -> "Cache | None":
-        """The first cache of the graph, None where it has none; TargetError for latencies that vary."""
-        for found in hardware.caches:
-            if isinstance(found, SetAssociativeCache):
-                latencies = found.latencies()
+    def of(hardware: Hardware) -> "tuple[Cache, ...]":
+        """The caches of the graph, from the units on; TargetError for latencies that vary."""
+        found = []
+        for cache in hardware.caches:
+            if isinstance(cache, SetAssociativeCache):
+                latencies = cache.latencies()
                 if not all(latencies[name].is_constant for name in ("hit_latency", "miss_latency")):
-                    raise TargetError(f"{hardware.name}: the latencies of cache {found.name!r} are no numbers")
+                    raise TargetError(f"{hardware.name}: the latencies of cache {cache.name!r} are no numbers")
                 hit, miss = (latencies[name].evaluate({}) for name in ("hit_latency", "miss_latency"))
-                return Cache(found.sets, found.ways, found.cache_line_size, hit, miss)
-        return None
+                found.append(Cache(
+                    cache.sets, cache.ways, cache.cache_line_size, hit, miss, cache.miss_registers or 1))
+        return tuple(found)
 
     @property
     def lines(self) -> int:

@@ -103,8 +103,8 @@ def pays(work: Workload, configuration: Configuration) -> bool:
     except MappingError:
         return False
     pixels, k = math.prod(work.output.shape[:3]), math.prod(work.inputs[1].shape[:3])
-    image, cache = work.inputs[0], Cache.of(configuration.hardware)
+    image, caches = work.inputs[0], Cache.of(configuration.hardware)
     product = gemm(pixels, work.extent("o"), k, epilogue=work.epilogue, dtype=image.dtype)
-    beats, near = ceil_div(depth(work) * image.item_bytes, PORT_BYTES), 0 if cache is None else cache.hit_cycles
+    beats, near = ceil_div(depth(work) * image.item_bytes, PORT_BYTES), caches[-1].hit_cycles if caches else 0
     copied = pixels * k // depth(work) * (near + 2 * beats)
     return bool(found <= configuration.space(product).first()[1] + copied)

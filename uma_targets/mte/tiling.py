@@ -115,12 +115,13 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
 def _waits(
     shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware, walk: Walk, down: Any,
 ) -> tuple[int, Any, Any]:
-    """Cycles until a line is there: of the cache, and in the mean of A and of B. Columns of B for a block come from
+    """Cycles until a line is there: of the last cache, and in the mean of A and of B. Columns of B for a block come from
     memory once for all blocks of rows where they leave half of the cache to others, all of A once for all columns where
     there is room for both. What several taps read of A comes once for all of them."""
-    cache = Cache.of(hardware)
-    if cache is None:
+    caches = Cache.of(hardware)
+    if not caches:
         return 0, 0, 0
+    cache = caches[-1]
     room = cache.lines * cache.line_bytes
     b, a = walk.taps * c["k"] * c["n"] * shape.item, c["k"] * walk.pixels * shape.item
     far_b = np.where(2 * b <= room, 1 / down, 1)

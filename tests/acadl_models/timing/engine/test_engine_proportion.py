@@ -71,7 +71,7 @@ def test_as_many_instructions_in_nearly_as_many_cycles(
 
 def test_a_long_product_behind_caches_is_taken_in_proportion() -> None:
     """So that the property above has something to say."""
-    found = program("amx", (256, 250, 500))
+    found = program("amx", (256, 512, 500))
     exact, near = simulate_bound(found), simulate_bound(found, patience=IMPATIENT)
     assert not near.exact and near.stepped_instructions < exact.stepped_instructions / 2
     assert near.cycles == pytest.approx(exact.cycles, rel=0.02)
@@ -83,7 +83,7 @@ def test_states_that_are_too_long_to_be_compared_are_taken_in_proportion_all_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As those of vectors whose elements lie in a line each: thousands of requests for each instruction in flight."""
-    found = program("amx", (256, 250, 500))
+    found = program("amx", (256, 512, 500))
     exact = simulate_bound(found)
     monkeypatch.setattr(remembered, "MOST_STATE_WORDS", 64)
     stepped, near = simulate_bound(found), simulate_bound(found, patience=IMPATIENT)
