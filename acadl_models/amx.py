@@ -9,9 +9,10 @@ Sources: rates and latencies of tile instructions, ports, and caches from Intel'
 Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles
 for a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways
 in 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second, a reorder buffer of 512 entries filled by six
-instructions a cycle and emptied by eight, 114 stores that wait. The third level and the memory behind are one memory
-here, of ``memory_cycles``; ``misses`` lines may be under way to each cache at a time, which stands for the prefetchers,
-too (48 is the second cache's queue). Lines of a tile are looked up together. Frequencies under AMX differ by model; 2 GHz is assumed.
+instructions a cycle and emptied by eight, 192 loads and 114 stores that wait. The third level and the memory behind are
+one memory here, of ``memory_cycles``; ``misses`` lines may be under way to each cache at a time, which stands for the
+prefetchers, too (48 is the second cache's queue). Lines of a tile are looked up together. Frequencies under AMX differ
+by model; 2 GHz is assumed.
 
 Renaming: of 512 bits there are 220 physical registers, as Intel has published of Sapphire Rapids. How many physical
 tiles there are is not public: 24 are those of the core with eight tile registers in de Limas Santana et al. (2025,
@@ -80,6 +81,7 @@ def amx(
     issue_entries: Annotated[int, Size(8, 4096, "instructions that wait for issue")] = 96,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before the ports")] = 32,
     reorder_entries: Annotated[int, Size(1, 1 << 14, "instructions between decoding and commit")] = 512,
+    load_entries: Annotated[int, Size(8, 4096, "loads that wait for their lines")] = 192,
     store_entries: Annotated[int, Size(1, 4096, "stores that wait for their lines")] = 114,
     commit_width: Annotated[int, Size(1, 64, "instructions that commit a cycle")] = 8,
     physical_tiles: Annotated[int, Size(TILES + 1, 1 << 12, "tiles to which those of a program are renamed")] = 24,
@@ -108,7 +110,8 @@ def amx(
         zmm = registers("zmm", *shared(isa.buffer("zmm")), physical=physical_zmm)
         fetch = Fetch("fetch", issue_entries, fetch_width, reorder=(reorder_entries, fetch_width, commit_width))
         tmul = _matrix_unit(product_cycles, product_latency)
-        ports, loads = [_vector_port(i) for i in range(vector_ports)], [_load_port(i) for i in range(load_ports)]
+        ports, loads = [_vector_port(i) for i in range(vector_ports)], [
+            _load_port(i, load_entries // load_ports) for i in range(load_ports)]
         store = _store_port(store_entries)
         issue(fetch, queue, tmul_port=[tmul], vector_port=ports, load_port=loads, store_port=[store])
         connect(tmul, [tiles], [tiles])
@@ -144,11 +147,11 @@ def _vector_port(number: int) -> acadl.FunctionalUnit:
         interval=1, in_flight=4, component=_LANES)
 
 
-def _load_port(number: int) -> acadl.MemoryAccessUnit:
+def _load_port(number: int, entries: int) -> acadl.MemoryAccessUnit:
     return acadl.MemoryAccessUnit(
         f"load[{number}]", to_process=TILE_LOADS | VECTOR_LOADS | FROM_MEMORY,
         latency={**dict.fromkeys(sorted(FROM_MEMORY), 4), "*": 1},
-        interval={**dict.fromkeys(sorted(TILE_LOADS), ROWS), "*": 1}, in_flight=8, component=_LANES)
+        interval={**dict.fromkeys(sorted(TILE_LOADS), ROWS), "*": 1}, in_flight=entries, component=_LANES)
 
 
 def _store_port(entries: int) -> acadl.MemoryAccessUnit:

@@ -120,7 +120,7 @@ class Emission:
     def _each_block(
         self, down: Piece, across: Sequence[Piece], block: Callable[[Affine, Affine, Piece], Iterable[Node]],
     ) -> Nodes:
-        """Blocks of C in their order, of rows and columns cut so; ``block`` gets their numbers and the run of columns."""
+        """Blocks of C in their order; ``block`` gets the numbers of rows and columns, and the run of columns."""
         if self.mapping.order[0] == "m":
             return repeat("mt", down.count, lambda i: each(
                 "nt", across, lambda j, columns: block(i + down.first, j, columns)))
@@ -269,26 +269,24 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 
 def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware, options: Mapping[str, Any]) -> Loop:
-    """Blocks of C; for each tile of k loads of rows and columns and their products. What loads sums again stands in one
-    queue before the next block's tiles; what becomes of them is done beside it. Tiles of operands are renamed. Lines
-    that come from memory stand apart."""
+    """Blocks of C; for each tile of k loads of rows and columns and their products, of which those of a tile follow one
+    another. Tiles of operands are renamed. Vectors are issued in order, before the next block's tiles: beside its
+    products are those that wait in the fetch stage then. Lines that come from memory stand apart."""
     tall, wide = (np.asarray(ceil_div(e, c[d])) for e, d in ((shape.m, "m"), (shape.n, "n")))
     rows, columns = ceil_div(shape.m, ROWS) / tall, ceil_div(shape.n, LANES) / wide  # tiles of a mean block
     near, last = Cache.of(hardware)[0].hit_cycles, Cache.of(hardware)[-1]
-    tiles, vectors, loads = rows * columns, shape.m / tall * columns, rows + columns
+    tiles, loads = rows * columns, rows + columns
     step = Loop(depth_of(shape.k)[0], (Issue("tdpbssd", tiles),), first=(Issue("tileloadd", loads, beats=near + ROWS),),
-                slots=np.maximum((options["physical_tiles"] - tiles) / loads, 1),
-                rings=(((Issue("tdpbssd"),), 1),))
-    store, height = partial(Issue, "tilestored", beats=near + ROWS), min(shape.m, ROWS)
-    alone, behind, waits = (store(1),), (store(tiles - 1),), near + ROWS
+                slots=np.maximum((options["physical_tiles"] - tiles) / loads, 1), rings=(((Issue("tdpbssd"),), 1),))
+    behind: tuple[Issue, ...] = (Issue("tilestored", tiles, beats=near + ROWS),)
+    waits: int | np.ndarray = 0
     if shape.out_item <= shape.item:
-        load = partial(Issue, "vmovups_load", beats=near)
-        alone = (*alone, load(height))
-        behind = (*behind, load(vectors - height), *(Issue(name, vectors) for name in (
-            "vcvtdq2ps", "vmulps", "vmaxps", "vminps", "vcvtps2dq")), Issue("vpmovsdb_m", vectors, beats=near))
-        window = hardware.issue_entries + hardware.unit("vmulps").queue
-        waits = waits + 5 * vectors / hardware.units_of("vmulps") * np.maximum(1 - window / (7 * vectors), 0)
-    blocks = Loop(tall * wide, (step, *behind), alone=alone, waits=waits)
+        vectors, names = shape.m / tall * columns, ("vcvtdq2ps", "vmulps", "vmaxps", "vminps", "vcvtps2dq")
+        ends = (Issue(name, vectors, beats=near) for name in ("vmovups_load", "vpmovsdb_m"))
+        behind = (*behind, *ends, *(Issue(name, vectors) for name in names))
+        apart = np.maximum(1 - (hardware.issue_entries - 2 * (tiles + loads)) / ((len(names) + 2) * vectors), 0)
+        waits = apart * len(names) * vectors / hardware.units_of("vmulps")
+    blocks = Loop(tall * wide, (step, *behind), waits=waits + near + ROWS)
     return Loop(1, (blocks,), waits=_far(shape, c, last, (tall, wide)) * last.miss_cycles / last.misses)
 
 

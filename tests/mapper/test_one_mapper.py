@@ -47,7 +47,7 @@ def test_no_result_is_worse(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", every(4, [
-    "amx: 100 x 37 x 75", "gamma: 64 x 64 x 64", "oma: 16 x 16 x 16", "plasticine: 64 x 64 x 64",
+    "amx: 196 x 256 x 1024", "gamma: 64 x 64 x 64", "oma: 16 x 16 x 16", "plasticine: 64 x 64 x 64",
     "systolic_array (dataflow=os): 64 x 64 x 64", "tpu_v1: 13 x 7 x 29", "ultratrail: 64 x 64 x 64",
     "ai_engine: 64 x 64 x 64", "qkv: attention 1x3x50x77x24x40",
     "eyeriss: 64 x 64 x 64", "eyeriss: 1 x 100 x 200",

@@ -130,7 +130,7 @@ def _segment(scheme: KernelRow, cols: _Side, first: int, size: int) -> Counts:
     left = np.clip(ceil_div(before, step), 0, cols.sums)
     whole = np.clip((end - size) // step + 1, 0, cols.sums)
     part = np.clip(ceil_div(end, step), whole, cols.sums) - whole
-    parted, clipped = np.asarray(scheme.parted(outside, left, whole)), left - outside
+    parted, clipped = scheme.parted(outside, left, whole), left - outside
     loads = ceil_div(parted - outside, image.dim) + ceil_div(whole - parted, image.dim) + part
     beyond = cols.sums - whole
     return {"loads": loads, "load_rows": whole - outside + part,

@@ -21,7 +21,6 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from archloom.mapper.costs.rates import Number
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini import instructions as isa
@@ -30,6 +29,8 @@ from archloom.uma_targets.gemmini.instructions import Block
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 K = TypeVar("K")
+Count: TypeAlias = "int | np.ndarray"
+"""One figure, or a column of them."""
 
 X, W = 0, 1
 """Load channels."""
@@ -351,11 +352,11 @@ class KernelRow:
         pixel = row * image.cols.extent + cols.sum_start(tile.col) * image.cols.stride - image.cols.pad
         return tile.batch * image.input_bytes + pixel * image.c + (image.x.address + segment.first - segment.offset)
 
-    def parted(self, outside: Number, left: Number, whole: Number) -> Number:
+    def parted(self, outside: Count, left: Count, whole: Count) -> np.ndarray:
         """Where the sums of a row end that are loaded first (those at the left edge, from ``outside`` to ``left``; of
         several loads the first ones, no load is cut) and the others that lie inside of the image begin."""
-        piece = np.where(whole - outside > self.image.dim, self.image.dim, 1)
-        return np.minimum(outside + ceil_div(left - outside, piece) * piece, whole)
+        piece = np.where(np.asarray(whole - outside > self.image.dim), self.image.dim, 1)
+        return np.asarray(np.minimum(outside + ceil_div(left - outside, piece) * piece, whole))
 
     def _load_left(self, segment: Segment, source: Affine, base: Affine) -> Nodes:
         """Of a row of sums those that reach over the left edge, and zeros for those outside of it."""

@@ -115,9 +115,9 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
 def _waits(
     shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware, walk: Walk, down: Any,
 ) -> tuple[int, Any, Any]:
-    """Cycles until a line is there: of the last cache, and in the mean of A and of B. Columns of B for a block come from
-    memory once for all blocks of rows where they leave half of the cache to others, all of A once for all columns where
-    there is room for both. What several taps read of A comes once for all of them."""
+    """Cycles until a line is there: of the last cache, and in the mean of A and of B. Columns of B for a block come
+    from memory once for all blocks of rows where they leave half of the cache to others, all of A once for all columns
+    where there is room for both. What several taps read of A comes once for all of them."""
     caches = Cache.of(hardware)
     if not caches:
         return 0, 0, 0
