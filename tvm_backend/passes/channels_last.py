@@ -9,7 +9,7 @@ it transposed back. Reshapes cost nothing; all else is operators like others, wh
 A convolution of as many groups as channels is no product: its windows, times the kernel, are summed up.
 
 Pixels are called as the image that they are was, which is how results are told by layer; ``main`` says for as long as
-it is not matched which variables they are (:func:`without_mark`).
+it is not matched which variables they are (:mod:`.marks`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
 from archloom.tvm_backend.ir.windows import Windows
 from archloom.tvm_backend.passes.constants import float_weights
+from archloom.tvm_backend.passes.marks import marked
 
 POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d"})
 SAME = frozenset({"expand_dims", "squeeze", "flatten"})
@@ -39,7 +40,7 @@ INTEGERS = ("int32",)
 SCALED = frozenset({"quantize", "dequantize"})
 """What has a scale and a zero point."""
 MARK = "channels_last"
-"""The attribute of ``main`` that names pixels."""
+"""The mark that names pixels."""
 EXACT_TAPS = 1 << 10
 """Sums of fewer products of bytes are float32 numbers."""
 
@@ -47,16 +48,6 @@ EXACT_TAPS = 1 << 10
 def channels_last(module: ir.IRModule, in_place: Callable[[Workload], bool] = lambda work: False) -> ir.IRModule:
     """Rewrite ``main`` (see above); ``in_place``: whether the target takes a convolution of NHWC without padding."""
     return _ChannelsLast(float_weights(module), in_place).rewritten()
-
-
-def without_mark(module: ir.IRModule) -> tuple[ir.IRModule, frozenset[str]]:
-    """The module without its attribute :data:`MARK`, and the names of variables that are pixels of images so called."""
-    main = module["main"]
-    attributes = dict(main.attrs or {})
-    if MARK not in attributes:
-        return module, frozenset()
-    names = frozenset(map(str, attributes.pop(MARK)))
-    return ir.of(module).replace_main(module, ir.with_attributes(main, attributes)), names
 
 
 @dataclass(frozen=True)
@@ -81,12 +72,8 @@ class _ChannelsLast(Rewriter):
     def rewritten(self) -> Any:
         """The module with its mark."""
         module = super().rewritten()
-        names = sorted({image.name for image, pixels in self.pixels.items() if pixels.var.name == image.name})
-        if not names:
-            return module
-        main = module["main"]
-        marked = ir.with_attributes(main, {**(main.attrs or {}), MARK: names})
-        return ir.of(module).replace_main(module, marked)
+        return marked(module, MARK, sorted({
+            image.name for image, pixels in self.pixels.items() if pixels.var.name == image.name}))
 
     def visit(self, var: ir.Var, value: Any) -> None:
         name = ir.op_name(value)

@@ -45,3 +45,19 @@ def matrices(weights: np.ndarray, groups: int, n: int) -> np.ndarray:
         return np.broadcast_to(weights.flat[0], (taps, o) if groups == 1 else (n * groups, taps, o))
     matrix = weights.reshape(groups, weights.shape[0] // groups, -1).transpose(0, 2, 1)
     return np.ascontiguousarray(matrix[0] if groups == 1 else np.tile(matrix, (n, 1, 1)))
+
+
+def merged(weights: np.ndarray, groups: int, count: int) -> np.ndarray:
+    """OIHW of ``groups`` groups, of which so many neighbours become one whose kernel has theirs as blocks on its
+    diagonal, and zeros elsewhere: [o, c / groups · count, kh, kw] of groups / count groups."""
+    if count == 1:
+        return weights
+    o, c, *kernel = weights.shape
+    shape = (o, count * c, *kernel)
+    if is_blank(weights):
+        return np.broadcast_to(weights.flat[0], shape)
+    parts = weights.reshape(groups // count, count, o // groups, c, *kernel)
+    made = np.zeros((groups // count, count, o // groups, count, c, *kernel), weights.dtype)
+    for i in range(count):
+        made[:, i, :, i] = parts[:, i]
+    return made.reshape(shape)

@@ -3,11 +3,13 @@
 The host gathers the windows of the quantized image; their product with the kernel as a matrix has the convolution's
 bias, activation and requantization, so that a target takes it as any quantized product; its integers go back to the
 image's layout. Groups are a batch of products, each with the bias of its own channels, and may have a scale each.
+Of many small groups several become one product of a matrix with their kernels on its diagonal; how many is marked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +17,35 @@ import numpy as np
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.tvm_backend.ir.windows import Windows
-from archloom.tvm_backend.passes.gathered import Gathering, matrices
+from archloom.tvm_backend.passes.gathered import Gathering, matrices, merged
+from archloom.tvm_backend.passes.marks import marked
 from archloom.tvm_backend.passes.pieces import Pieces
 
+MERGED = "merged"
+"""The mark that has of results of products how many groups are one."""
 
-def quantized_products(module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> ir.IRModule:
-    """Rewrite ``main`` (see above) where ``taken`` says of a convolution that the target takes it as a product."""
-    return _Quantized(module, taken).rewritten()
+
+def quantized_products(
+    module: ir.IRModule, taken: Callable[[QuantizedOp], bool], together: Callable[[QuantizedOp], int] = lambda op: 1,
+) -> ir.IRModule:
+    """Rewrite ``main`` (see above) where ``taken`` says of a convolution that the target takes it as a product;
+    ``together``: how many of its groups become one, a divisor of them."""
+    return _Quantized(module, taken, together).rewritten()
 
 
 class _Quantized(Pieces, Gathering):
-    """Convolutions as products."""
+    """Convolutions as products. ``merged`` has the mark."""
+
+    def __init__(
+        self, module: ir.IRModule, taken: Callable[[QuantizedOp], bool], together: Callable[[QuantizedOp], int],
+    ) -> None:
+        super().__init__(module, taken)
+        self.together = together
+        self.merged: dict[str, int] = {}
+
+    def rewritten(self) -> Any:
+        """The module with its mark."""
+        return marked(super().rewritten(), MERGED, self.merged)
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, or a convolution with all that belongs to it."""
@@ -51,10 +71,12 @@ class _Quantized(Pieces, Gathering):
         """The product, whose integers have the ``name`` of the network's, and its result as the image."""
         data, kernel = op.operands
         assert kernel.array is not None
-        n, groups, like = data.shape[0], form.groups, data.var
+        count = self.together(op)
+        groups, weights = form.groups // count, merged(kernel.array, form.groups, count)
+        n, like, form = data.shape[0], data.var, replace(form, groups=groups)
         rows = self.gathered(self.new(data.var), form, int(data.zero_point.reshape(-1)[0]))
-        weights = ir.constant_like(matrices(kernel.array, groups, n), like)
-        factors = self._dequantized(rows, data), self._of_groups(weights, kernel, op, n)
+        matrix = ir.constant_like(matrices(weights, groups, n), like)
+        factors = self._dequantized(rows, data), self._of_groups(matrix, kernel, op, n)
         value = self.emit("matmul", *factors, label=op.name)
         if op.bias is not None:
             assert op.bias.array is not None
@@ -66,6 +88,8 @@ class _Quantized(Pieces, Gathering):
             value = self.emit("add", value, whole, label=op.name)
         for stage in op.stages:
             value = self._stage(value, stage, name if stage is op.stages[-1] else op.name)
+        if count > 1:
+            self.merged[value.name] = count
         return self.in_place(value, op.shape)
 
     def _dequantized(self, value: Any, tensor: QTensor) -> Any:

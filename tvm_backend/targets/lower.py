@@ -100,6 +100,7 @@ class _Held:
         main = partitioned.network["main"]
         results = results_of(main)
         self.known, self.pixels = {b.var.name for b in ir.bindings(main)}, partitioned.pixels
+        self.merged = partitioned.merged
         self.result = results[0] if len(results) == 1 else ""
 
     def variable(self, name: str) -> str:
@@ -227,7 +228,8 @@ class _RegionLowering:
         answers = self.before.answers(binding.var.name, reading.function)
         self.lies_in[binding.var] = value.name
         self.values[value.name] = value
-        workload = replace(lowered.workload, name=name, constants=tuple(lowered.constants))
+        workload = replace(lowered.workload, name=name, constants=tuple(lowered.constants),
+                           blocks=lowered.workload.blocks * self.held.merged.get(binding.var.name, 1))
         self.steps.append(Step(
             name, lowered.op, workload, tuple(inputs.items()), value.name, shape,
             lowered.constants, answers, self.before.positions[number], views, lowered.output_stage, reading.choice,

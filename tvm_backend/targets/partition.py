@@ -19,8 +19,9 @@ from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
 from archloom.tvm_backend.ir.names import is_made_up
 from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.ir.operators import SWEPT
-from archloom.tvm_backend.passes.channels_last import without_mark
+from archloom.tvm_backend.passes import channels_last, quantized_products
 from archloom.tvm_backend.passes.constants import duplicate_dequantize
+from archloom.tvm_backend.passes.marks import unmarked
 from archloom.tvm_backend.passes.own_names import with_own_names
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
@@ -47,7 +48,8 @@ class Partitioned:
 
     ``network`` is the module before, with names of its own for all variables: one of such a name in ``module`` holds
     the same numbers. ``refused`` has for each variable the first answer of each target that did not take its operator.
-    ``pixels`` has the names of images [n, h, w, c], which the network has as [n, c, h, w].
+    ``pixels`` has the names of images [n, h, w, c], which the network has as [n, c, h, w]; ``merged`` of results of
+    products how many groups of a convolution are one, with zeros beside the diagonal.
     """
 
     module: ir.IRModule
@@ -56,6 +58,7 @@ class Partitioned:
     host: tuple[HostOp, ...]
     positions: Positions
     pixels: frozenset[str] = frozenset()
+    merged: Mapping[str, int] = field(default_factory=dict)
     flow: Flow = field(default_factory=Flow)
     """what operators read and make"""
     fallbacks: tuple[Fallback, ...] = ()
@@ -69,7 +72,7 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     """
     module = network = named(module)
     refused: dict[str, dict[str, Refused]] = {}
-    pixels: set[str] = set()
+    marks = Marks()
     fallbacks: dict[Fallback, None] = {}
     for target in chosen:
         backend = target.backend
@@ -77,7 +80,7 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
         def refuse(variable: str, reason: str, needs: str, name: str = target.name) -> None:
             refused.setdefault(variable, {}).setdefault(name, Refused(name, reason, needs))
 
-        module, slower = fuse_by_pattern(prepare(module, target, refuse, pixels), patterns_of(target, refuse))
+        module, slower = fuse_by_pattern(prepare(module, target, refuse, marks), patterns_of(target, refuse))
         fallbacks.update(dict.fromkeys(slower))
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     owners = {name: target.name for target in chosen for name in target.composites}
@@ -88,7 +91,8 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
         module = target.backend.run_passes(
             UMAPhase.POST_PARTITIONING_1, module, target.options, lambda variable, reason, needs: None)
     answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
-    return Partitioned(module, network, answers, host, positions, frozenset(pixels), flow, tuple(fallbacks))
+    return Partitioned(module, network, answers, host, positions, frozenset(marks.pixels), marks.merged, flow,
+                       tuple(fallbacks))
 
 
 def named(module: ir.IRModule) -> ir.IRModule:
@@ -97,12 +101,22 @@ def named(module: ir.IRModule) -> ir.IRModule:
     return ir.of(module).ensure_dataflow(module)
 
 
-def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse, pixels: set[str] | None = None) -> ir.IRModule:
-    """The module as the target's patterns match it; ``pixels`` gets the variables of images whose channels are last."""
+@dataclass
+class Marks:
+    """What passes of targets tell of variables, as :class:`Partitioned` has it."""
+
+    pixels: set[str] = field(default_factory=set)
+    merged: dict[str, int] = field(default_factory=dict)
+
+
+def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse, marks: Marks | None = None) -> ir.IRModule:
+    """The module as the target's patterns match it; ``marks`` gets what its passes tell of variables."""
     module = target.backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
-    module, names = without_mark(module)
-    if pixels is not None:
-        pixels |= names
+    module, pixels = unmarked(module, channels_last.MARK, list[str]())
+    module, merged = unmarked(module, quantized_products.MERGED, dict[str, int]())
+    if marks is not None:
+        marks.pixels.update(pixels)
+        marks.merged.update(merged)
     return duplicate_dequantize(sink_reshapes(module, sums=target.backend.vectors))
 
 

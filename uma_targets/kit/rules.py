@@ -299,12 +299,13 @@ class AllOf:
 
 
 def gathered(
-    module: "IRModule", products: Sequence[AllOf], whole: Sequence[AllOf], options: Mapping[str, OptionValue]
+    module: "IRModule", products: Sequence[AllOf], whole: Sequence[AllOf], options: Mapping[str, OptionValue],
+    together: Callable[[QuantizedOp], int] = lambda op: 1,
 ) -> "IRModule":
     """A quantized network with those convolutions as products of which the target takes the product by one of the
-    predicates, and by none the convolution as a ``whole``."""
+    predicates, and by none the convolution as a ``whole``; ``together`` of their groups become one."""
     return quantized_products(module, lambda op: any(asked(op, options).ok for asked in products) and not any(
-        asked(op, options).ok for asked in whole))
+        asked(op, options).ok for asked in whole), together)
 
 
 def stated(rule: Callable[..., str | None]) -> str:

@@ -40,6 +40,7 @@ from archloom.tvm_backend.targets.backend import Predicate, Strategy, UMABackend
 from archloom.uma_targets.kit import attention, patterns, requantized, rules, strategies, sums
 from archloom.uma_targets.kit.attention import AttentionKernel, Kernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
+from archloom.uma_targets.kit.together import Together
 from archloom.uma_targets.kit.vectors import operators as nests
 from archloom.uma_targets.kit.vectors.operators import VectorKit
 
@@ -326,7 +327,8 @@ class KitTarget(DescribedTarget):
 
     def _gathered(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Quantized convolutions as products of matrices, but for those that are taken as they are."""
-        return rules.gathered(module, self._products, self._whole, self._values(options))
+        return rules.gathered(module, self._products, self._whole, self._values(options), Together(
+            self.kit.accelerator.configure({**options})))
 
     def _offer_sums(self) -> None:
         """Products of which the host makes the results from their sums, and convolutions that are products."""

@@ -11,8 +11,9 @@ import pytest
 
 import archloom
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.passes.channels_last import MARK, channels_last, without_mark
+from archloom.tvm_backend.passes.channels_last import MARK, channels_last
 from archloom.tvm_backend.passes.common import without_copies
+from archloom.tvm_backend.passes.marks import unmarked
 
 
 def operators(nodes: str, shape: str, folder: Path, **constants: np.ndarray) -> Counter[str]:
@@ -22,8 +23,8 @@ def operators(nodes: str, shape: str, folder: Path, **constants: np.ndarray) -> 
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in constants.items())
     onnx.save(proto, folder / "net.onnx")
     module = without_copies(channels_last(archloom.load(folder / "net.onnx").module))
-    module, pixels = without_mark(module)
-    assert MARK not in (module["main"].attrs or {}) and without_mark(module) == (module, frozenset())
+    module, pixels = unmarked(module, MARK, [])
+    assert MARK not in (module["main"].attrs or {}) and unmarked(module, MARK, []) == (module, [])
     backwards = reversed(ir.bindings(module["main"]))
     shapes = {b.var.name: ir.shape_of(b.var) for b in backwards if b.var.name in pixels}
     assert {shape[1:] for shape in shapes.values()} <= {(6, 6, 4)}  # behind pixels there is an image of their name

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import archloom
+from archloom.tvm_backend.ir.conversion import blank, is_blank
+from archloom.tvm_backend.passes.gathered import matrices, merged
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.quantization.scheme import Scheme
 from archloom.tvm_backend.targets import registry
@@ -57,6 +59,38 @@ def convolutions(draw: st.DrawFn) -> tuple[onnx.ModelProto, Scheme, int]:
     return quantize(graph.model(y, shape), [{"x": normal(*image)}], scheme), scheme, groups
 
 
+def model_shapes(model: onnx.ModelProto) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of the kernel OIHW, and of the convolution's result."""
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    shapes = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim)
+              for v in (*inferred.value_info, *inferred.output)}
+    node, = (node for node in inferred.node if node.op_type == "Conv")
+    return shapes[node.input[1]], shapes[node.output[0]]
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
+def test_groups_that_become_one_have_the_same_sums(blocks: int, apart: int, c: int, o: int) -> None:
+    groups = blocks * apart
+    weights, rows = np.rint(9 * normal(groups * o, c, 2, 3)), np.rint(9 * normal(groups, 5, c * 6))
+    one_by_one = rows @ matrices(weights, groups, 1).reshape(groups, c * 6, o)
+    wide = rows.reshape(apart, blocks, 5, -1).transpose(0, 2, 1, 3).reshape(apart, 5, -1)
+    together = wide @ matrices(merged(weights, groups, blocks), apart, 1).reshape(apart, blocks * c * 6, blocks * o)
+    expected = one_by_one.reshape(apart, blocks, 5, o).transpose(0, 2, 1, 3).reshape(apart, 5, -1)
+    np.testing.assert_array_equal(together, expected)
+    blank_one = merged(blank(weights.shape, "float32"), groups, blocks)
+    assert blank_one.shape == merged(weights, groups, blocks).shape and is_blank(blank_one)
+
+
+def test_a_depthwise_convolution_is_few_products_of_many_channels() -> None:
+    """Where the array is wide: a scalar core takes each channel by itself."""
+    graph = OnnxGraph("deep")
+    y = graph.conv(graph.input("x", (1, 24, 9, 9)), normal(24, 1, 3, 3), normal(24), "deep", padding=1, groups=24)
+    model = quantized(graph, y, (1, 24, 9, 9), (1, 24, 9, 9))
+    wide, scalar = (archloom.estimate(model, target).accelerator_layers[0] for target in ("amx", "oma"))
+    assert wide.macs == scalar.macs == 24 * 81 * 9
+    assert scalar.shape == (24, 81, 1) and wide.shape[-1] * np.prod(wide.shape[:-2]) == 24 and wide.shape[-1] > 4
+
+
 @pytest.mark.slow
 @examples(10, 200)
 @given(convolutions(), st.sampled_from((("systolic_array", {"rows": 4, "columns": 4}), ("amx", {}), ("oma", {}),
@@ -68,6 +102,8 @@ def test_every_convolution_is_a_product_with_the_same_bytes(
     model, scheme, groups = made
     partly = (groups > 1 and scheme.per_channel) or (target[0] == "eyeriss" and scheme != Scheme())
     report = archloom.estimate(model, *target)
+    kernel, image = model_shapes(model)
+    assert report.macs == int(np.prod(kernel[1:])) * int(np.prod(image)), "zeros beside the diagonal are no work"
     assert report.offloaded_macs_share == 1 or partly
     if report.accelerator_layers:
         result = archloom.check(model, *target)
