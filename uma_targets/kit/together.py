@@ -19,6 +19,9 @@ MOST = 64
 """Groups that become one at most, as kernels grow with them. A free choice: an array of 256 x 256 has room for 28 of
 3 x 3."""
 
+HOPELESS = 1.5
+"""Where so many groups take so many times the fewest cycles, more of them are not looked at. A free choice."""
+
 
 class Together:
     """Says of a grouped convolution how many of its groups are one on a configuration: a divisor of them, 1 for those
@@ -45,5 +48,11 @@ class Together:
             except MappingError:
                 return math.inf
 
-        counts = [count for count in range(1, min(groups, MOST) + 1) if groups % count == 0]
-        return min(counts, key=lambda count: (cycles(count), count))
+        best, fewest = 1, cycles(1)
+        for count in (count for count in range(2, min(groups, MOST) + 1) if groups % count == 0):
+            found = cycles(count)
+            if found < fewest:
+                best, fewest = count, found
+            elif found > HOPELESS * fewest:
+                break
+        return best
