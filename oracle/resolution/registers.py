@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from archloom.oracle.affine import Affine
+from archloom.oracle.affine import Affine, Mod
 from archloom.oracle.errors import SourceError
 from archloom.oracle.resolution.execution import Branches, Open
 from archloom.oracle.resolution.numbering import Numbered, NumberedInstr, NumberedLoop, Scope
@@ -36,6 +36,20 @@ class Iterations:
     peels: int = 0
 
 
+def _remainder(value: Affine) -> Mod | None:
+    """The remainder that a value is, if it is one."""
+    if value.constant or len(value.terms) != 1:
+        return None
+    (atom, coefficient), = value.terms
+    return atom if isinstance(atom, Mod) and coefficient == 1 else None
+
+
+def _is_below(modulus: int, value: Affine, bounds: Ranges) -> bool:
+    """Whether a value is its own remainder, for all that it may depend on."""
+    low, high = value.range(bounds)
+    return low >= 0 and high < modulus
+
+
 class Registers:
     """The register values of one stream. Values without a form over a loop are unknown, each a variable of its own."""
 
@@ -58,8 +72,9 @@ class Registers:
         """Values of the written registers at the start of an iteration, over ``var``, and at its end.
 
         Where the first pass finds them changed, one runs over unknown values, which shows how each end depends on its
-        start; further passes verify the forms guessed from that. What fails stays unknown, and so does what every
-        iteration assigns before it reads it. The values at the end are needed only under ``control``.
+        start, and one more where loops within count modulo a number and have to know that they start below it;
+        further passes verify the forms guessed from that. What fails stays unknown, and so does what every iteration
+        assigns before it reads it. The values at the end are needed only under ``control``.
         """
         extent = r.count // r.factor
         first_fresh = self.fresh
@@ -77,8 +92,12 @@ class Registers:
         ending = self.pass_over(node, state, guess, scope, r, var)
         if not needed:
             return guess, ending
+        below = {key: self.below(state[key], ending[key], guess[key], scope.bounds) for key in needed}
+        if any(below[key] is not guess[key] for key in needed):
+            guess.update(below)
+            ending = self.pass_over(node, state, guess, scope, r, var)
         for key in needed:
-            guess[key] = self.closed_form(state[key], ending[key], guess[key], var, first_fresh)
+            guess[key] = self.closed_form(state[key], ending[key], guess[key], var, first_fresh, scope.bounds)
         bounds = Ranges(scope.bounds)
         bounds[var] = (0, extent - 2)
         after = {var: Affine.variable(var) + 1}
@@ -100,7 +119,17 @@ class Registers:
             self.control(node.body, inner, copy)
         return inner
 
-    def closed_form(self, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int) -> Affine:
+    def below(self, initial: Affine, ending: Affine, start: Affine, bounds: Ranges) -> Affine:
+        """The unknown ``start`` of an iteration modulo what its end is a remainder of, where the first start is one,
+        too, and the end does not show how it depends on the start; else ``start`` itself."""
+        end = _remainder(ending)
+        if end is None or end.numerator.variables() == start.variables() or not _is_below(end.divisor, initial, bounds):
+            return start
+        return start % end.divisor
+
+    def closed_form(
+        self, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int, bounds: Ranges
+    ) -> Affine:
         """A guess of the register's value at the start of iteration ``var``, from the effect of one iteration."""
         if ending == start:
             return initial
@@ -112,14 +141,12 @@ class Registers:
         step = ending - start
         if step.is_constant:
             return initial + n * step.constant
-        if len(ending.terms) == 1 and ending.variables() == {symbol} and not ending.constant:
-            # (r + c) % m, counted from initial: right if initial lies in 0..m-1, which the next pass finds out
-            (atom, coefficient), = ending.terms
-            if not isinstance(atom, str) and coefficient == 1:
-                step = atom.numerator - start
-                counted = initial + n * step.constant
-                if step.is_constant and (counted % atom.divisor).substitute({var: 0}) == initial:
-                    return counted % atom.divisor
+        end = _remainder(ending)
+        if end is not None and _is_below(end.divisor, initial, bounds):
+            # (r + c) % m, counted from initial
+            step = end.numerator - Affine.variable(symbol)
+            if step.is_constant:
+                return (initial + n * step.constant) % end.divisor
         # a fixed point such as max(r, c), where r is c already
         return initial
 

@@ -41,6 +41,14 @@ def check(s: Stream) -> None:
                      "set[0] i<5(j<3(put[-i - j + 50] step[-i - j + 50]) step[-i + 47]) put[45]", id="nested"),
         pytest.param("loop i in 0..9 {\nrotate dram=4, k=1\ncycle m=0\n}\nrotate dram=0, k=1", "turn",
                      "i<9(rotate[(i % 4)] cycle[(i % 4)]) rotate[1]", id="modulo"),
+        pytest.param("loop i in 0..5 {\nloop j in 0..3 {\nloop l in 0..3 {\nrotate dram=4, k=1\ncycle m=0\n}\n}\n}\n"
+                     "rotate dram=0, k=1", "turn",
+                     "i<5(j<3(l<3(rotate[((i + 3*j + l) % 4)] cycle[((i + 3*j + l) % 4)]))) rotate[1]",
+                     id="nested modulo"),
+        pytest.param("loop i in 0..6 {\nloop j in 0..3 {\nloop l in 0..3 {\nrotate dram=4, k=1\ncycle m=0\n}\n}\n"
+                     "cycle m=0\n}\nrotate dram=0, k=1", "turn",
+                     "i<6(j<3(l<3(rotate[((2*i + 3*j + l) % 4)] cycle[((2*i + 3*j + l) % 4)])) "
+                     "cycle[((2*i + 1) % 4)]) rotate[0]", id="nested modulo in even steps"),
         pytest.param("loop i in 0..5 {\nput dram=4*i\nset v=i\n}", "at",
                      "put[0] set[0] i<4(put[i] set[i])", id="peeled"),
         pytest.param("loop i in 0..5 {\nput dram=4*i\nset v=i+1\n}", "at", "i<5(put[i] set[i])", id="carried"),
