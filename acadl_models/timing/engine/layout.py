@@ -154,10 +154,10 @@ class CheckSpec(Record):
 
 class BucketSpec(Record):
     """How the accesses of a class are dealt out to lists, by where they begin along the first axis that decides: those
-    in ``2 ** SHIFT`` places from ``BASE`` on are in the second list, and so on to ``COUNT`` lists more than one. The
-    first list has all that lie in several such ranges."""
+    in ``LENGTH`` places from ``BASE`` on are in the second list, and so on to ``COUNT`` lists more than one. The first
+    list has all that lie in several such ranges."""
 
-    BASE = SHIFT = COUNT = constant
+    BASE = LENGTH = COUNT = constant
 
 
 class AccessSpec(Record):

@@ -188,7 +188,8 @@ class Unit(Record):
     STAGE = constant  # the stage that contains it
     WAITING = linked  # the instance that waits for its dependences
     SCAN = derived  # how far its conflicts are judged: the CheckSpec record
-    JUDGED = sequence  # the sequence number there
+    LIST = derived  # which of the lists there
+    JUDGED = sequence  # the sequence number in it
     NEXT = linked  # the next unit that waits for the same instance
     COUNT = derived  # instances inside
     LAST = starting(sequence, NONE)  # the last one that started

@@ -155,28 +155,52 @@ def access_lists(tables: Tables, accesses: Accesses, classes: Classes, first: in
     return np.stack((*nodes, *checks, *parts), axis=1)
 
 
-MOST_BUCKETS = 64
-"""Lists of a class and a kind beside the first."""
+MANY, SOME_PARTS, MOST_PARTS = 16, 4, 64
+"""Accesses of a class that are worth more than one list, and parts of a buffer that are; lists of a class and a kind
+beside the first. Free choices."""
 
 
 def _buckets(accesses: Accesses, classes: Classes) -> Array:
-    """The BucketSpec records of all classes: where loops decide in which bank an access lies, as many as banks."""
+    """The BucketSpec records of all classes: those of many accesses, by the parts of the buffer where these lie."""
     found = np.zeros((classes.count, BucketSpec.SIZE), np.int64)
-    banks = np.zeros(classes.count, np.int64)
     members = np.flatnonzero(classes.axes.any(axis=1))
-    np.maximum.at(banks, classes.of[members], accesses.banks[members])
-    members = members[banks[classes.of[members]] > 1]
-    if not len(members):
-        return found
-    of, axis = classes.of[members], np.argmax(classes.axes[members], axis=1)
-    base, last = np.full(classes.count, np.iinfo(np.int64).max), np.full(classes.count, np.iinfo(np.int64).min)
-    np.minimum.at(base, of, accesses.low[members, axis])
-    np.maximum.at(last, of, accesses.high[members, axis])
-    for number in np.flatnonzero(banks > 1).tolist():
-        reach = int(last[number] - base[number])
-        shift = max(0, (reach // min(int(banks[number]), MOST_BUCKETS)).bit_length())
-        found[number] = base[number], shift, (reach >> shift) + 1
+    members = members[np.argsort(classes.of[members], kind="stable")]
+    number, first, count = np.unique(classes.of[members], return_index=True, return_counts=True)
+    axis = np.argmax(classes.axes[members], axis=1)
+    low, high, banks = accesses.low[members, axis], accesses.high[members, axis], accesses.banks[members]
+    for k in np.flatnonzero((count > MANY) | (np.maximum.reduceat(banks, first) > 1 if len(first) else False)).tolist():
+        mine = slice(first[k], first[k] + count[k])
+        found[number[k]] = _parts(low[mine], high[mine], int(banks[mine].max()))
     return found
+
+
+def _parts(low: Array, high: Array, banks: int) -> tuple[int, int, int]:
+    """Where the parts of a buffer begin that accesses from ``low`` to ``high`` lie in, how long each is, and how many
+    there are, 0 for one alone: what does not reach far lies apart from one another, as the memories of cores do, or
+    else there are as many parts as banks."""
+    base, length = int(low.min()), int(high.max() - low.min()) + 1
+    begins = _apart(low, high, length // SOME_PARTS)
+    if len(begins) >= SOME_PARTS:
+        each = int(np.gcd.reduce(np.diff(begins)))
+        before = int(begins[0] - base) % each
+        if before:
+            base, length = base + before - each, length + each - before
+        if length <= each * MOST_PARTS:
+            return base, each, -(-length // each)
+    parts = max(len(begins) if len(begins) >= SOME_PARTS else 0, banks)
+    if parts <= 1:
+        return 0, 1, 0
+    each = -(-length // min(parts, MOST_PARTS))
+    return base, each, -(-length // each)
+
+
+def _apart(low: Array, high: Array, most: int) -> Array:
+    """Where the connected parts begin that accesses of less than ``most`` elements from ``low`` to ``high`` make."""
+    narrow = high - low < most
+    order = np.argsort(low[narrow], kind="stable")
+    low, high = low[narrow][order], high[narrow][order]
+    begins = low[1:] > np.maximum.accumulate(high[:-1])
+    return low[np.concatenate((np.ones(min(1, len(low)), bool), begins))]
 
 
 def _put(tables: Tables, records: Array, static: Array, statics: int) -> tuple[Array, Array]:

@@ -149,35 +149,34 @@ def find_blocker(t, m, unit):
     checks = t[record + Instruction.CHECK_COUNT]
     if m[unit + Unit.SCAN] >= checks:
         return NONE
-    seq = m[slot + Instance.SEQ]
-    judged = m[unit + Unit.JUDGED]
     check = t[record + Instruction.CHECKS] + m[unit + Unit.SCAN] * CheckSpec.SIZE
     end = t[record + Instruction.CHECKS] + checks * CheckSpec.SIZE
     while check < end:
-        found = find_in_lists(t, m, check, slot + t[check + CheckSpec.NODE], seq, judged)
+        found = find_in_lists(t, m, unit, check, slot)
         if found != NONE:
             m[unit + Unit.SCAN] = (check - t[record + Instruction.CHECKS]) // CheckSpec.SIZE
-            # of several lists the others are not judged up to there
-            several = t[t[check + CheckSpec.BUCKETS] + BucketSpec.COUNT] > 0
-            m[unit + Unit.JUDGED] = NONE if several else m[found + Instance.SEQ]
             return found
-        judged = NONE
         check += CheckSpec.SIZE
     return NONE
 
 
 @jit
-def find_in_lists(t, m, check, mine, seq, judged):
-    """The same in the lists of one class and kind where anything may meet an access."""
-    lists = m[M.CLASSES] + t[check + CheckSpec.ENDS]
-    found = find_in_list(t, m, check, mine, lists, seq, judged)
-    first = last = list_of(t, m, t[check + CheckSpec.BUCKETS], mine, t[check + CheckSpec.REACH])
-    if first == 0:
-        first, last = 1, t[t[check + CheckSpec.BUCKETS] + BucketSpec.COUNT]
-    while found == NONE and first <= last:
-        found = find_in_list(t, m, check, mine, lists + first * Ends.SIZE, seq, judged)
-        first += 1
-    return found
+def find_in_lists(t, m, unit, check, slot):
+    """The same in the lists of one class and kind where anything may meet an access: the first, then its own, or all
+    where it lies in several."""
+    mine, seq = slot + t[check + CheckSpec.NODE], m[slot + Instance.SEQ]
+    lists, buckets = m[M.CLASSES] + t[check + CheckSpec.ENDS], t[check + CheckSpec.BUCKETS]
+    own = list_of(t, m, buckets, mine, t[check + CheckSpec.REACH])
+    last = own if own > 0 else t[buckets + BucketSpec.COUNT]
+    number, judged = m[unit + Unit.LIST], m[unit + Unit.JUDGED]
+    while number <= last:
+        found = find_in_list(t, m, check, mine, lists + number * Ends.SIZE, seq, judged)
+        if found != NONE:
+            m[unit + Unit.LIST], m[unit + Unit.JUDGED] = number, m[found + Instance.SEQ]
+            return found
+        number, judged = max(number + 1, own), NONE
+    m[unit + Unit.LIST], m[unit + Unit.JUDGED] = 0, NONE
+    return NONE
 
 
 @jit
@@ -207,8 +206,8 @@ def list_of(t, m, buckets, node, reach):
     if t[buckets + BucketSpec.COUNT] == 0:
         return 0
     place = m[node + Access.OFFSETS] - t[buckets + BucketSpec.BASE]
-    number = place >> t[buckets + BucketSpec.SHIFT]
-    return number + 1 if (place + reach) >> t[buckets + BucketSpec.SHIFT] == number else 0
+    number = place // t[buckets + BucketSpec.LENGTH]
+    return number + 1 if place + reach < (number + 1) * t[buckets + BucketSpec.LENGTH] else 0
 
 
 @jit
@@ -248,9 +247,13 @@ def enter_class(t, m, node, entry):
 
 @jit
 def renew_classes(t, m):
-    """Put all accesses that are in lists into those where they lie now: they have moved."""
+    """Put all accesses that are in lists into those where they lie now: they have moved. The lists where units stopped
+    to look are others now, too."""
     if t[H.BUCKETED] == 0:
         return
+    for k in range(t[H.UNITS]):
+        unit = m[M.UNITS] + k * Unit.SIZE
+        m[unit + Unit.LIST], m[unit + Unit.JUDGED] = 0, NONE
     for k in range(m[M.CLASSES], m[M.CLASSES] + t[H.ENDS] * Ends.SIZE):
         m[k] = NONE
     slot = m[M.OLDEST]

@@ -283,7 +283,7 @@ def hand_over(t, m, number, slot, now):
     """A unit takes an instance; it is judged in phase 3."""
     unit = m[M.UNITS] + number * Unit.SIZE
     m[unit + Unit.WAITING] = slot
-    m[unit + Unit.SCAN] = 0
+    m[unit + Unit.SCAN] = m[unit + Unit.LIST] = 0
     m[unit + Unit.JUDGED] = -1
     m[unit + Unit.TAKEN] += 1
     m[slot + Instance.UNIT] = unit

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 
 from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, architecture, create_ag, generate
 from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.engine.lowering import conflicts
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import ResolvedLoop, ResolvedStream
 from tests.support.acadl_models.engine_strategies import SEMANTICS, random_graph, random_latency, random_stream
@@ -51,6 +52,17 @@ def test_streams_that_were_skipped_wrongly_once(seed: int) -> None:
 def test_with_other_semantics_and_units_that_reach_parts_of_buffers(r: Random) -> None:
     graph = random_graph(r, semantics=SEMANTICS, spread=True)
     check_equal(graph, random_stream(r, graph, r.choice(MOST)))
+
+
+@examples(15, 2000)
+@given(randoms)
+def test_with_lists_of_accesses_for_the_parts_of_buffers(r: Random) -> None:
+    """As classes of many accesses have them."""
+    graph = random_graph(r, semantics=SEMANTICS, spread=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conflicts, "MANY", 1)
+        patch.setattr(conflicts, "SOME_PARTS", 2)
+        check_equal(graph, random_stream(r, graph, r.choice(MOST)))
 
 
 @examples(20, 1000)
