@@ -204,9 +204,9 @@ class Patience:
 
     ``whole``: a run that would take more is long, as can be said when it has taken ``begin``. ``part``: the rest of a
     loop is taken in proportion where it would take more, and where ``seen`` was taken to judge by, or ``parts`` where
-    accesses have moved by parts of lines since. The first is from what is asked of estimates of single operators, less
-    than ten seconds; the others are free choices, made with products and convolutions of up to 16,384 on six targets in
-    view.
+    accesses have moved by parts of lines since. From ``late`` on less is enough. The first is from what is asked of
+    estimates of single operators, less than ten seconds; the others are free choices, made with products and
+    convolutions of up to 16,384 on six targets in view.
     """
 
     whole: int = 5 << 25
@@ -214,6 +214,7 @@ class Patience:
     part: int = 1 << 22
     seen: int = 1 << 19
     parts: int = 1 << 22
+    late: int = 5 << 25
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def run(
         machine = new_machine(lowered.tables, lasts=False)
         if patience is not None:
             machine[M.PROPORTION] = state.Proportion.ALLOWED
-            machine[M.WHOLE : M.PARTS + 1] = astuple(patience)  # in their order
+            machine[M.WHOLE : M.LATE + 1] = astuple(patience)  # in their order
         _run_heard(lowered, machine, new_memory(lowered.tables, machine, skip), heard)
         if machine[M.STATUS] != Status.POOL_FULL:
             break

@@ -102,7 +102,7 @@ class M(Record):
     WOKEN = WOKEN_LAST = linked  # requests that look again in this cycle, linked by Request.LINK
     GRANTS = derived  # requests granted by caches so far: of it, what came after a request that looks on matters
     PROPORTION = control  # a Proportion: whether what takes long is taken in proportion, and whether anything was
-    WHOLE = BEGIN = PART = SEEN = PARTS = control  # what is long (result.Patience)
+    WHOLE = BEGIN = PART = SEEN = PARTS = LATE = control  # what is long (result.Patience)
     LOOKED = effort  # what was asked of caches so far: the last of it is in LOOKS
     LOOKS_SINCE = effort  # from which on nothing is missing there
     ASKED = effort  # how much of it was asked of later periods, without stepping any

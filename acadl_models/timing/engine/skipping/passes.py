@@ -8,7 +8,7 @@ from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import H, LoopSpec
 from archloom.acadl_models.timing.engine.remembered import SNAPSHOTS, LoopMemory, Memory, Snapshot
 from archloom.acadl_models.timing.engine.skipping import moving
-from archloom.acadl_models.timing.engine.skipping.proportion import taken_since
+from archloom.acadl_models.timing.engine.skipping.proportion import enough, taken_since
 from archloom.acadl_models.timing.engine.skipping.snapshot import in_flight
 from archloom.acadl_models.timing.engine.state import Instance, Loop, M
 
@@ -72,7 +72,7 @@ def is_far(t, m, h, loop):
     room = moving.room_of(t, h, Memory.SNAPSHOTS, loop)
     if not moving.is_kept(h, room, h[last + Snapshot.PLACE]):
         return True
-    return taken_since(m, h, moving.address(h, room, h[last + Snapshot.PLACE])) >= m[M.SEEN]
+    return taken_since(m, h, moving.address(h, room, h[last + Snapshot.PLACE])) >= enough(m, m[M.SEEN])
 
 
 @jit

@@ -9,7 +9,8 @@ A run is long where all of it would take ``M.WHOLE``, by what its instructions h
 The rest of a loop is taken in proportion where it would take ``M.PART`` and what it is judged by has taken ``M.SEEN``
 (:class:`archloom.acadl_models.timing.result.Patience`): an inner loop that is long has been through all caches, and a
 loop whose rest is short is left to the one around it. The first iteration of a loop is never among what it is judged
-by: it finds other lines in the caches.
+by: it finds other lines in the caches. Each loop of a deep nest takes several passes of those within: a run that has
+taken ``M.LATE`` all the same judges by less.
 """
 
 from __future__ import annotations
@@ -31,11 +32,27 @@ THROUGH, PASSES = 4, 4
 """What is judged by that has moved by parts of lines must have been through all caches so often, and be so many passes
 long: single ones may find their lines better or worse than most. Free choices."""
 
+LESS = 8
+"""A part of what else must be seen, or left, is enough in a run that is late; once through all caches, and one pass. A
+free choice."""
+
 
 @jit
 def taken(m):
     """What the run has taken so far."""
     return m[M.LOOKED] + STEP * m[M.STEPPED]
+
+
+@jit
+def is_late(m):
+    """Whether the run takes longer than is waited for, though loops were taken in proportion."""
+    return taken(m) >= m[M.LATE]
+
+
+@jit
+def enough(m, amount):
+    """Of what must be seen, or left."""
+    return amount // LESS if is_late(m) else amount
 
 
 @jit
@@ -50,7 +67,7 @@ def is_long(t, m):
 @jit
 def takes_long(t, m, h, old, times):
     """Whether the run is long, and ``times`` what it has taken since the machine at ``h[old]``."""
-    return is_long(t, m) and taken_since(m, h, old) > m[M.PART] // max(1, times)
+    return is_long(t, m) and taken_since(m, h, old) > enough(m, m[M.PART]) // max(1, times)
 
 
 @jit
@@ -69,7 +86,7 @@ def is_between(t, m, loop):
         return False
     if now % repeats != 0 or (period > 0 and now % period == 0):
         return False
-    return (t[record + LoopSpec.LIMIT] - now) * t[record + LoopSpec.EACH] * STEP > m[M.PART]
+    return (t[record + LoopSpec.LIMIT] - now) * t[record + LoopSpec.EACH] * STEP > enough(m, m[M.PART])
 
 
 @jit
@@ -83,9 +100,10 @@ def judged_by(t, m, h, loop, room, first, count):
         machine = moving.address(h, room, h[old + Snapshot.PLACE])
         period, distance = t[record + LoopSpec.PERIOD], now - h[old + Snapshot.ITERATION]
         seen = taken_since(m, h, machine)
-        if seen >= m[M.SEEN] and period > 0 and now % period == 0 and distance % period == 0:
+        if seen >= enough(m, m[M.SEEN]) and period > 0 and now % period == 0 and distance % period == 0:
             return old
-        many = seen >= m[M.PARTS] and distance >= PASSES * t[record + LoopSpec.REPEATS]
+        passes = 1 if is_late(m) else PASSES
+        many = seen >= enough(m, m[M.PARTS]) and distance >= passes * t[record + LoopSpec.REPEATS]
         if many and went_through(t, m, h, machine):
             return old
     return NONE
@@ -95,6 +113,7 @@ def judged_by(t, m, h, loop, room, first, count):
 def went_through(t, m, h, old):
     """Whether each cache that was asked since the machine at ``h[old]`` has taken in several times what it holds: it
     matters little then which parts of lines an iteration begins and ends with."""
+    through = 1 if is_late(m) else THROUGH
     for cache in range(t[H.CACHES]):
         here, record = m[M.CACHES] + cache * Cache.SIZE, t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
         asked = 0
@@ -102,7 +121,7 @@ def went_through(t, m, h, old):
             asked += m[field] - h[old + field]
         came = m[here + Cache.FROM_BACKING] - h[old + here + Cache.FROM_BACKING]
         size = t[record + CacheSpec.SETS] * t[record + CacheSpec.WAYS] * t[record + CacheSpec.LINE]
-        if asked > 0 and came < THROUGH * size:
+        if asked > 0 and came < through * size:
             return False
     return t[H.CACHES] > 0
 

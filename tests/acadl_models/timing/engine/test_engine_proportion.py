@@ -113,6 +113,15 @@ def test_rows_of_odd_bytes_are_taken_in_proportion_in_runs_that_are_very_long() 
     assert not parts.exact and parts.cycles == pytest.approx(exact.cycles, rel=0.02)
 
 
+def test_a_run_that_is_late_judges_by_less() -> None:
+    found = program("oma", (61, 33, 67))
+    exact, near = simulate_bound(found), simulate_bound(found, patience=IMPATIENT)
+    late = simulate_bound(found, patience=replace(IMPATIENT, late=1 << 14))
+    assert late.instructions == exact.instructions
+    assert exact.stepped_instructions >= near.stepped_instructions > 2 * late.stepped_instructions
+    assert late.cycles == pytest.approx(exact.cycles, rel=0.03)
+
+
 @pytest.mark.parametrize("words", [1, 1 << 12])
 def test_a_machine_with_too_little_room_for_what_is_in_flight_starts_again_with_more(
     monkeypatch: pytest.MonkeyPatch, words: int
