@@ -58,11 +58,11 @@ class Windows:
     def index(self, height: int, width: int) -> np.ndarray:
         """[taps, places] int32: the pixel of a padded image that each element of the kernel meets at each place."""
         rows, columns = (
-            np.arange(k)[:, None] * d + np.arange((extent - reach) // s + 1) * s
+            (np.arange(k)[:, None] * d + np.arange((extent - reach) // s + 1) * s).astype(np.int32)
             for extent, reach, k, s, d in zip(
                 (height, width), self.reach, self.kernel, self.strides, self.dilation, strict=True))
-        index = rows[:, None, :, None] * width + columns[None, :, None, :]
-        return index.reshape(math.prod(self.kernel), -1).astype(np.int32)
+        index = rows[:, None, :, None] * np.int32(width) + columns[None, :, None, :]
+        return index.reshape(math.prod(self.kernel), -1)
 
 
 def overlaid(

@@ -96,7 +96,8 @@ def export(module: torch.nn.Module, example_inputs: Any, name: str, dynamic_shap
 
 
 def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
-    """Example inputs as a tuple of tensors; NumPy arrays are taken too, and zeros for what is on ``meta``."""
+    """Example inputs as a tuple of tensors; NumPy arrays are taken too, and zeros for what is on ``meta``: pages that
+    take no memory until they are written."""
     if example_inputs is None:
         raise InputError(
             f"{name}: a torch.nn.Module needs example_inputs: a tensor, or a tuple of tensors, of the shapes to "
@@ -109,8 +110,13 @@ def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
         if not isinstance(value, torch.Tensor | np.ndarray):
             raise InputError(f"{name}: example_inputs[{position}]: expected a tensor, found {type(value).__name__}")
         tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
-        tensors.append(torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else tensor)
+        tensors.append(_zeros(tensor) if tensor.is_meta else tensor)
     return tuple(tensors)
+
+
+def _zeros(like: torch.Tensor) -> torch.Tensor:
+    pages = torch.from_numpy(np.zeros(like.numel() * like.element_size(), np.uint8))
+    return pages.view(like.dtype).reshape(like.shape)
 
 
 def load_program(
