@@ -19,7 +19,10 @@ from archloom.acadl_models.timing import Heard
 from archloom.acadl_models.timing.energy import has_energy
 from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import (
+    EASY,
+    HOPELESS,
     OBJECTIVES,
+    SMALL,
     Objective,
     Steps,
     Trial,
@@ -164,6 +167,10 @@ def tried(
         numbers = _numbers(found, cost, _RANKED * count, wishes)
         order = ranked(numbers, found.plan, same=key, family=likeness, most=ALIKE)
 
+    def further(number: int, over: float) -> bool:
+        """Whether another one is tried, as that costs little: estimates of short programs err most."""
+        return is_time(attempts.objective) and over <= HOPELESS and steps.done < EASY and number < SMALL * count
+
     def attempt(plan: P, estimate: float) -> Measured[P]:
         if wishes.begun is not None:
             wishes.begun(plan, estimate)
@@ -171,7 +178,8 @@ def tried(
 
     trials = explore(
         ((plan, float(cycles[i])) for i, plan in order), attempt, top_k=count, score=_score,
-        variants=_allowed(variants, wishes), enough=steps.spent, heard=wishes.progress)  # type: ignore[arg-type]
+        variants=_allowed(variants, wishes), enough=steps.spent, further=further,
+        heard=wishes.progress)  # type: ignore[arg-type]
     measured = tuple(t for t in trials if isinstance(t, Measured))
     return Found(work, measured, len(found) if considered is None else considered)
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from archloom.acadl_models.mesh import mesh as any_mesh
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.explore import HOPELESS
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import PartedPlan, Plan
@@ -22,6 +23,7 @@ from archloom.mapper.spatial.products.parts import check_parts, parted_space
 from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.sweeps.reduction import Columns, Rows
+from archloom.mapper.spatial.trials import TOP_K
 from archloom.mapper.spatial.workloads import AnyWork, emitted, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
@@ -155,3 +157,13 @@ def test_what_is_wrong_is_named() -> None:
     tiny = wormhole(rows=1, columns=1, sums=1, stats=1, l1_bytes=2048 * 8)
     with pytest.raises(MappingError, match="4 of the epilogue, need 8 tiles in a core, which holds 5"):
         search_workload(work, tiny)
+
+
+def test_more_plans_are_simulated_where_programs_are_short() -> None:
+    """None of them is estimated to be hopeless; objectives that ask for energy are not of cycles."""
+    work, graph = Product(1, 100, 60, 237), any_mesh(2, 2)
+    short, long = search_workload(work, graph), search_workload(Product(1, 2048, 2048, 2048), graph)
+    assert len(long.trials) < 2 * TOP_K < len(short.trials)
+    lowest = short.trials[0].estimated_cycles
+    assert all(trial.estimated_cycles <= HOPELESS * lowest for trial in short.trials)
+    assert len(search_workload(work, graph, objective="edp").trials) < 2 * TOP_K
