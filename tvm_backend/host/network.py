@@ -180,7 +180,9 @@ class Host:
 
         def call(*tensors: Any) -> Any:
             try:
-                results = piece([jax.dlpack.from_dlpack(t) for t in tensors])
+                with jax.enable_x64(True):  # numbers of 64 bits would be cut to 32
+                    given = [jax.dlpack.from_dlpack(t) for t in tensors]
+                results = piece(given)
                 jax.block_until_ready([r for r in results if isinstance(r, jax.Array)])
                 handed = [self._to_tvm(r) for r in results]
                 return handed[0] if len(handed) == 1 else handed

@@ -27,7 +27,7 @@ import onnx
 from onnx import numpy_helper
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.onnx import rewrites
+from archloom.tvm_backend.frontends.onnx import joined, rewrites
 from archloom.tvm_backend.frontends.onnx.control_flow import straight
 from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, inputs_of, known_shapes, read_counts, rewrite
 from archloom.tvm_backend.frontends.onnx.einsum import einsum_as_products
@@ -63,6 +63,7 @@ BEFORE_FOLDING: tuple[Step, ...] = (
     frames_first,  # recurrent layers of one layout, which is the one that can be written out ...
     frame_by_frame,  # ... as products, which the steps below bring into form
     rewrites.sums_to_additions,  # additions may be quantized, sums of several may not
+    joined.whole_functions,
     rewrites.hard_swish_by_sigmoid,  # which onnxruntime would write otherwise than importers read it
     rewrites.padded_windows,  # which onnxruntime would do while it folds
     rewrites.plain_convolutions,  # the reshapes and slices around them take the scale of what they pass on
@@ -70,10 +71,12 @@ BEFORE_FOLDING: tuple[Step, ...] = (
     rewrites.products_of_matrices,  # vectors first: the steps below look at the last two axes
     rewrites.constants_second,  # before batches, which leave a single matrix alone only where it is the second operand
     rewrites.equal_batches,
+    joined.equal_nodes_once,  # of what is written by the steps above, too
 )
 AFTER_FOLDING: tuple[Step, ...] = (
     rewrites.plain_gemms,  # folding makes a Gemm of some products and additions, with factors and biases of any shape
     rewrites.biased_products,  # the products of more than two axes, which folding leaves
+    joined.reshapes_at_once,  # those around products, too
 )
 
 
@@ -158,15 +161,15 @@ def prepare(model: onnx.ModelProto | str | Path) -> onnx.ModelProto:
 
 
 def _fold(source: Path, target: Path) -> None:
-    """Let onnxruntime fold constants and take normalizations and biases into the operators before them. It leaves
-    transpositions where they are (elsewhere no estimate would have them) and does not rename constants."""
+    """Let onnxruntime fold constants and take normalizations and biases into the operators before them. All else it
+    leaves as it is: an estimate has no weights to give it."""
     from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 
     options = SessionOptions()
     options.optimized_model_filepath = str(target)
     options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
     InferenceSession(str(source), options, providers=["CPUExecutionProvider"],
-                     disabled_optimizers=["ConstantSharing", "TransposeOptimizer"])
+                     disabled_optimizers=list(joined.LEFT_OUT))
 
 
 def _name_nodes(model: onnx.ModelProto) -> None:

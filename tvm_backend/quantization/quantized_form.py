@@ -9,6 +9,7 @@ meaning, equal where that makes them equal.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,8 +30,8 @@ UNKNOWN = 0
 
 def quantized_form(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with int8 quantization around its operators; weights of the result have no data where those of
-    ``model`` have none, else they are zeros."""
-    model = _without_normalization(_folded(quantize.applied(quantize.BEFORE_FOLDING, model)))
+    ``model`` have none, else numbers of no meaning, which differ."""
+    model = _without_factors(_folded(quantize.applied(quantize.BEFORE_FOLDING, model)))
     return _Form(quantize.applied(quantize.AFTER_FOLDING, _with_shapes(model))).model()
 
 
@@ -59,27 +60,41 @@ def _is_constant(node: onnx.NodeProto, constants: Container[str]) -> bool:
     return len(node.input) > 0 and node.op_type not in DRAWN and all(name in constants for name in node.input if name)
 
 
-def _without_normalization(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Take ``BatchNormalization`` into the convolution that only it reads: the convolution then has a bias."""
-    if not has_operators(model, frozenset({"BatchNormalization"})):
+def _without_factors(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Take ``BatchNormalization``, and factors and summands for each channel, into the convolution that only they read,
+    as onnxruntime does: where a summand is taken in, the convolution then has a bias."""
+    if not has_operators(model, frozenset({"BatchNormalization", "Mul", "Add"})):
         return model
-    readers = read_counts(model)
-    convolutions = {node.output[0] for node in model.graph.node if node.op_type == "Conv"}
-    normalized = {node.input[0]: node for node in model.graph.node if node.op_type == "BatchNormalization"
-                  and node.input[0] in convolutions and readers[node.input[0]] == 1}
-    editor = Editor(model)
+    readers, editor = read_counts(model), Editor(model)
+    taken: dict[str, onnx.NodeProto] = {}
+    nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
-        if node.op_type == "BatchNormalization" and node.input[0] in normalized:
+        source = next((name for name in node.input if name in taken and readers[name] == 1), None)
+        if source is not None and (row := _taken_in(node, source, taken[source], editor)) is not None:
+            convolution = taken[node.output[0]] = taken.pop(source)
+            convolution.output[0] = node.output[0]
+            if node.op_type != "Mul" and len(convolution.input) < 3:
+                convolution.input.append(row)
             continue
-        if node.op_type == "Conv" and node.output[0] in normalized:
-            convolution, normalization = copied(node), normalized[node.output[0]]
-            if len(node.input) < 3:
-                convolution.input.append(normalization.input[2])  # the shift has the shape of a bias
-            convolution.output[0] = normalization.output[0]
-            editor.write(convolution)
-        else:
-            editor.keep(node)
-    return editor.done()
+        if node.op_type == "Conv":
+            node = taken[node.output[0]] = copied(node)
+        nodes.append(node)
+    for node in nodes:
+        editor.write(node)
+    return editor.done() if len(nodes) < len(model.graph.node) else model
+
+
+def _taken_in(node: onnx.NodeProto, source: str, convolution: onnx.NodeProto, editor: Editor) -> str | None:
+    """A constant of the shape of a bias, where a convolution can do what ``node`` does with its result; else None."""
+    if node.op_type == "BatchNormalization":
+        return node.input[2]
+    weight, other = editor.constant_shape(convolution.input[1]), [name for name in node.input if name != source]
+    if node.op_type not in ("Mul", "Add") or weight is None or len(other) != 1 or other[0] not in editor.constants:
+        return None
+    dims, channels = tuple(editor.constants[other[0]].dims), (weight[0], *[1] * (len(weight) - 2))
+    if dims in (channels, (1, *channels)) or (node.op_type == "Mul" and not dims):
+        return editor.constant(f"{node.output[0]}.row", np.zeros(weight[:1], np.float32))
+    return None
 
 
 def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -103,6 +118,8 @@ class _Form:
                        if info.type.tensor_type.elem_type not in (UNKNOWN, FLOAT)}
         self.nodes: list[onnx.NodeProto] = []
         self.read_as: dict[str, str] = {}
+        self.biases = set[str]()
+        self.place = {name: number for number, name in enumerate(self.constants)}
 
     def model(self) -> onnx.ModelProto:
         quantized = self._quantized()
@@ -181,24 +198,36 @@ class _Form:
         self.read_as[name] = result
 
     def _constant(self, tensor: onnx.TensorProto, position: int, node: onnx.NodeProto) -> str:
-        """A dequantized weight, or a bias in units of the sums."""
-        name = tensor.name
+        """A dequantized weight, or a bias in units of the sums: each reader of a bias has other units, and one of its
+        own."""
+        name, scale = tensor.name, SMALLEST_SCALE
+        dtype: np.dtype[Any] = np.dtype(np.int8)
+        if position == 2 and node.op_type in WITH_BIAS:
+            name = f"{name}.{node.output[0]}" if tensor.name in self.biases else name
+            self.biases.add(tensor.name)
+            dtype, scale = np.dtype(np.int32), self.value.get(node.input[0], 1.0) * SMALLEST_SCALE
         result = f"{name}_DequantizeLinear_Output"
         if self.read_as.get(name) == result:
             return result
-        zero, scale = np.int8(0), np.float32(SMALLEST_SCALE)
-        if position == 2 and node.op_type in WITH_BIAS:
-            zero, scale = np.int32(0), np.float32(self.value.get(node.input[0], 1.0)) * scale  # type: ignore[assignment]
-        numbers = self.editor.constant(f"{name}_quantized", np.broadcast_to(zero, tuple(tensor.dims)))
-        parameters = [self._number(f"{name}_scale", scale), self._number(f"{name}_zero_point", zero)]
+        numbers = self.editor.constant(f"{name}_quantized", self._numbers(tensor, dtype))
+        parameters = [self._number(f"{name}_scale", np.float32(scale)),
+                      self._number(f"{name}_zero_point", np.zeros((), dtype))]
         self.editor.write(self._call("DequantizeLinear", name, [numbers, *parameters], result))
         self.read_as[name] = result
         return result
 
+    def _numbers(self, tensor: onnx.TensorProto, dtype: np.dtype[Any]) -> np.ndarray:
+        """Those of no other weight, lest products of one tensor are taken for the same; of a blank one nothing."""
+        if skeleton.is_blank(tensor):
+            return blank(tuple(tensor.dims), dtype)
+        place = self.place[tensor.name]
+        digits = [1 + place % 100, 1 + place // 100 % 100, 1 + place // 10_000 % 100]
+        return np.resize(np.array(digits, dtype), tuple(tensor.dims))
+
     def _call(self, op: str, name: str, inputs: list[str], output: str) -> onnx.NodeProto:
         return helper.make_node(op, inputs, [output], f"{name}_{op}")
 
-    def _number(self, name: str, value: np.generic) -> str:
+    def _number(self, name: str, value: np.generic | np.ndarray) -> str:
         if name not in self.read_as:
             self.read_as[name] = self.editor.constant(name, value)
         return name

@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import onnx
 import pytest
 import torch
+from hypothesis import given
 from torch import nn
 
 import archloom
@@ -21,8 +23,10 @@ from archloom.tvm_backend.ir.numbers import is_quantized
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.sources import named_networks
 from archloom.tvm_backend.targets.choice import backends
-from tests.support.examples import slow
+from tests.support.examples import examples, randoms, slow
+from tests.support.tvm_backend.networks import Net, quantized, samples
 from tests.support.tvm_backend.small_networks import float_cnn
+from tests.support.tvm_backend.written_out import network
 
 SMALL = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
 """Options with which a target of many cores is quick."""
@@ -173,6 +177,26 @@ def test_a_module_is_estimated_as_it_would_be_quantized(make: Callable[[], nn.Mo
     torch.manual_seed(0)
     samples = [torch.randn(shape).numpy() for _ in range(2)]
     as_int8_is_as_quantized(torch.export.export(make().eval(), (torch.randn(shape),)), samples)
+
+
+@given(random=randoms)
+@examples(6, 200)
+def test_a_network_that_writes_things_out_is_estimated_as_it_would_be_quantized(random: Random) -> None:
+    model = network(random)
+    as_int8_is_as_quantized(model, samples(model, 2))
+
+
+@given(random=randoms)
+@examples(1, 40)
+def test_products_of_one_tensor_are_not_taken_for_the_same(random: Random) -> None:
+    """On a machine that computes the same once, whose weights are not known."""
+    net, (k, n) = Net(), (random.randint(2, 8), random.randint(2, 8))
+    x = net.input("x", 4, k)
+    parts = [net.node("Tanh", [net.dense(x, f"dense{i}", k, n)], f"tanh{i}") for i in range(3)]
+    model = net.model(net.node("Concat", parts, "all", axis=1))
+    assumed, measured = archloom.estimate(model, "mte", as_int8=True), archloom.estimate(quantized(model), "mte")
+    assert assumed.macs == measured.macs == 3 * 4 * k * n
+    assert assumed.cycles == measured.cycles
 
 
 def test_operators_and_networks_by_name_are_quantized_where_the_target_wants_it() -> None:

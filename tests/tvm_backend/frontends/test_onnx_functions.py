@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from archloom import load
-from archloom.tvm_backend.frontends.onnx.functions import without_functions
+from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes, without_functions
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.targets import registry
 from tests.support.examples import examples
@@ -90,3 +90,19 @@ def test_products_of_attention_are_quantized() -> None:
     same_as_onnxruntime(model, model)
     assert split(load(model), registry.get("qkv"))[0].offloaded_macs_share == 1
     assert split(quantized(model))[0].offloaded_macs_share == 1
+
+
+@given(parts=st.integers(1, 4), begins_empty=st.booleans())
+@examples(5, 20)
+def test_sequences_of_constants_stay_sequences(parts: int, begins_empty: bool) -> None:
+    """ONNX's reference has lists for them, of which no constant is made; what is put together of them is one."""
+    net = Net()
+    names = [net.constant(f"c{i}", np.full((1, 4), i)) for i in range(parts)]
+    joined = net.node("SequenceEmpty", [], "begin") if begins_empty else net.node("SequenceConstruct", names, "begin")
+    for i, name in enumerate(names if begins_empty else []):
+        joined = net.node("SequenceInsert", [joined, name], f"part{i}")
+    rows = net.node("ConcatFromSequence", [joined], "rows", axis=0)
+    model = net.model(net.node("Add", [net.input("x", parts, 4), rows], "sum"))
+    found = with_known_shapes(model)
+    assert [n.op_type for n in found.graph.node] == [n.op_type for n in model.graph.node]
+    onnx.shape_inference.infer_shapes(found)  # would find tensors where sequences are stated

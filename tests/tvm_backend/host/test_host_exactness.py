@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import onnx
 import pytest
@@ -12,6 +14,7 @@ from onnx import TensorProto, helper
 from archloom import load
 from archloom.models import zoo
 from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.ir import compat
 from tests.support.examples import examples
 from tests.support.tvm_backend.networks import Net, executable, quantized, samples, split
@@ -68,6 +71,30 @@ def test_places_of_the_largest_are_divided() -> None:
     model = net.model(net.node("Cast", [net.node("Div", ["places", two], "half")], "floats", to=TensorProto.FLOAT))
     data = samples(model, 1)[0]
     np.testing.assert_array_equal(executable(model)(data), run(integer_session(model), data)["floats.out"])
+
+
+@cache
+def of_64_bits() -> CompiledNetwork:
+    """Whole numbers and floats through products, which XLA computes, and through TVM, which sorts."""
+    net = Net()
+    i, d = net.input("i", 1, 8, dtype=TensorProto.INT64), net.input("d", 1, 8, dtype=TensorProto.DOUBLE)
+    turned = net.node("MatMul", [i, net.constant("turn", np.eye(8)[::-1], np.int64)], "turned")
+    exact = net.node("MatMul", [d, net.constant("same", np.eye(8), np.float64)], "exact")
+    top = [turned, net.constant("all", [8], np.int64)]
+    net.nodes.append(helper.make_node("TopK", top, ["sorted", "places"], "top"))
+    return executable(net.model(turned, exact, net.node("Identity", ["sorted"], "falling")))
+
+
+@given(whole=st.lists(st.integers(-(2**62), 2**62), min_size=8, max_size=8),
+       exact=st.lists(st.floats(-1e300, 1e300, allow_subnormal=False), min_size=8, max_size=8))
+@examples(20, 500)
+def test_numbers_of_64_bits_stay_whole(whole: list[int], exact: list[float]) -> None:
+    """Where tensors pass between TVM and JAX, too, which has 32 bits unless it is asked."""
+    i, d = np.array([whole], np.int64), np.array([exact], np.float64)
+    found = of_64_bits().run({"i": i, "d": d})
+    np.testing.assert_array_equal(found["turned.out"], i[:, ::-1])
+    np.testing.assert_array_equal(found["exact.out"], d)
+    np.testing.assert_array_equal(found["falling.out"], np.sort(i)[:, ::-1])
 
 
 def test_quantization_divides_as_ieee_does() -> None:

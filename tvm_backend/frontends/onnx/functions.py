@@ -126,13 +126,15 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
 def by_reference(
     node: onnx.NodeProto, model: onnx.ModelProto, given: Mapping[str, np.ndarray]
 ) -> list[np.ndarray] | None:
-    """Results of one node, as ONNX's reference computes them; None where it does not."""
+    """Results of one node, as ONNX's reference computes them; None where it does not, and for what are no tensors:
+    sequences, which are lists there, and what is left out."""
     from onnx.reference import ReferenceEvaluator
 
     try:
-        return [np.asarray(x) for x in ReferenceEvaluator(alone(node, model)).run(None, dict(given))]
+        found = ReferenceEvaluator(alone(node, model)).run(None, dict(given))
     except Exception:  # whatever its operators raise
         return None
+    return None if any(x is None or isinstance(x, list) for x in found) else [np.asarray(x) for x in found]
 
 
 def _is_computed(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> bool:
