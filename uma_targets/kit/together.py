@@ -8,7 +8,7 @@ Which takes the fewest cycles is estimated, nothing is simulated.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.workload import Epilogue, gemm
@@ -29,7 +29,7 @@ class Together:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.best = cache(self._best)
+        self.best = lru_cache(maxsize=256)(self._best)
 
     def __call__(self, op: QuantizedOp) -> int:
         kernel, groups = op.operands[1], int(op.attrs["groups"])
