@@ -89,10 +89,8 @@ def amx(
     memory_gib: Annotated[int, Size(1, 1 << 20, "memory", "GiB")] = 16,
     clock_hz: Annotated[float, Clock("clock of the core")] = 2e9,
 ) -> acadl.ArchitectureGraph:
-    """One core; ``product_cycles`` and ``product_latency`` are those of a product of whole tiles.
-
-    Raises TargetError that lists every option out of range.
-    """
+    """One core; the figures of products are those of whole tiles. Raises TargetError that lists every option out of
+    range."""
     check(amx, locals(), *unfetched(locals()), *incomplete_sets(locals(), {"l1": LINE_BYTES, "l2": LINE_BYTES}))
     isa = STATED.isa({})
 
@@ -109,10 +107,9 @@ def amx(
             physical_tiles, forwards_sums=False)
         zmm = registers("zmm", *shared(isa.buffer("zmm")), physical=physical_zmm)
         fetch = Fetch("fetch", issue_entries, fetch_width, reorder=(reorder_entries, fetch_width, commit_width))
-        tmul = _matrix_unit(product_cycles, product_latency)
-        ports, loads = [_vector_port(i) for i in range(vector_ports)], [
-            _load_port(i, load_entries // load_ports) for i in range(load_ports)]
-        store = _store_port(store_entries)
+        tmul, store = _matrix_unit(product_cycles, product_latency), _store_port(store_entries)
+        ports = [_vector_port(i) for i in range(vector_ports)]
+        loads = [_load_port(i, load_entries // load_ports) for i in range(load_ports)]
         issue(fetch, queue, tmul_port=[tmul], vector_port=ports, load_port=loads, store_port=[store])
         connect(tmul, [tiles], [tiles])
         connect(ports, [zmm], [zmm])

@@ -205,7 +205,8 @@ def explore(
     none.
     """
     trials: dict[P, Trial[P]] = {}
-    refused, first, passed = 0, None, 0
+    refused, first = 0, None
+    passed: list[P] = []
 
     def take(plan: P, estimate: float) -> None:
         nonlocal refused, first
@@ -220,24 +221,16 @@ def explore(
         if heard is not None:
             heard(trial)
 
-    def candidates() -> Iterator[tuple[P, float]]:
-        left = list(others)
-        for each in ranked:
-            while left and len(trials) + passed >= top_k:
-                yield left.pop(0)
-            yield each
-        yield from left
-
     lowest = 0.0
-    for plan, estimate in candidates():
+    for plan, estimate in _followed(ranked, others, lambda: len(trials) + len(passed) >= top_k):
         lowest = lowest or estimate
-        tried = len(trials) + passed
+        tried = len(trials) + len(passed)
         if tried >= top_k + len(others) and not further(tried, estimate / lowest if lowest else 1):
             break
         if plan in trials:
             continue
         if trials and beaten(plan):
-            passed += 1
+            passed.append(plan)
             continue
         take(plan, estimate)
         if refused == MOST_REFUSED or (trials and enough()):
@@ -250,6 +243,18 @@ def explore(
             if plan not in trials and not beaten(plan) and not enough():
                 take(plan, best.estimated_cycles)
     return tuple(trials.values())
+
+
+def _followed(
+    ranked: Iterable[tuple[P, float]], others: Sequence[tuple[P, float]], are_due: Callable[[], bool]
+) -> Iterator[tuple[P, float]]:
+    """What is ranked, with the ``others`` from when they are due, at the latest behind the last."""
+    left = list(others)
+    for each in ranked:
+        while left and are_due():
+            yield left.pop(0)
+        yield each
+    yield from left
 
 
 def least(estimated: "np.ndarray[Any, Any]", count: int | None = None) -> "np.ndarray[Any, Any]":
