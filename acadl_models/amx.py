@@ -9,10 +9,10 @@ Sources: rates and latencies of tile instructions, ports, and caches from Intel'
 Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles
 for a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways
 in 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second, a reorder buffer of 512 entries filled by six
-instructions a cycle and emptied by eight, 192 loads and 114 stores that wait. The third level and the memory behind are
-one memory here, of ``memory_cycles``; ``misses`` lines may be under way to each cache at a time, which stands for the
-prefetchers, too (48 is the second cache's queue). Lines of a tile are looked up together. Frequencies under AMX differ
-by model; 2 GHz is assumed.
+instructions a cycle and emptied by eight. Assumed: 192 loads and 114 stores that wait, which are told of Golden Cove
+but were not looked up in the manual; that lines of a tile are looked up together; one memory of ``memory_cycles`` for
+the third level and what is behind it; ``misses`` lines under way to each cache at a time, which stands for the
+prefetchers, too (48 is the second cache's queue); and 2 GHz, as frequencies under AMX differ by model.
 
 Renaming: of 512 bits there are 220 physical registers, as Intel has published of Sapphire Rapids. How many physical
 tiles there are is not public: 24 are those of the core with eight tile registers in de Limas Santana et al. (2025,

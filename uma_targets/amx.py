@@ -284,6 +284,8 @@ def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware, options: Ma
         vectors, names = shape.m / tall * columns, ("vcvtdq2ps", "vmulps", "vmaxps", "vminps", "vcvtps2dq")
         ends = (Issue(name, vectors, beats=near) for name in ("vmovups_load", "vpmovsdb_m"))
         behind = (*behind, *ends, *(Issue(name, vectors) for name in names))
+        # the fetch stage holds two steps of k before them: set by products of 512 and 1,024 x 64 by 64 to 512, none of
+        # which is judged, without memory's latency
         apart = np.maximum(1 - (hardware.issue_entries - 2 * (tiles + loads)) / ((len(names) + 2) * vectors), 0)
         waits = apart * len(names) * vectors / hardware.units_of("vmulps")
     blocks = Loop(tall * wide, (step, *behind), waits=waits + near + ROWS)

@@ -123,11 +123,14 @@ def _anew(source: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-@pytest.mark.parametrize("target", often(MODULES, {*MODULES} - SLOW))
-def test_misses_of_the_last_cache_take_what_its_memory_takes(target: str) -> None:
+def test_misses_of_the_last_cache_take_what_its_memory_takes() -> None:
     """Else a memory's latency is stated twice, or once without any effect."""
-    graph = accelerator(target).configure({}).graph
-    for cache in graph.caches:
-        behind = graph.backing(cache)
-        if behind in graph.tensor_memories:
-            assert cache.latencies()["miss_latency"].evaluate({}) == behind.latencies()["read_latency"].evaluate({})
+    seen = set()
+    for target in MODULES.keys() - {*OF_ITS_OWN, "wormhole"}:
+        graph = accelerator(target).configure({}).graph
+        for cache in graph.caches:
+            behind = graph.backing(cache)
+            if behind in graph.tensor_memories:
+                seen.add(target)
+                assert cache.latencies()["miss_latency"].evaluate({}) == behind.latencies()["read_latency"].evaluate({})
+    assert seen >= {"amx", "mte", "oma"}

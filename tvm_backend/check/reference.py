@@ -12,15 +12,12 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.onnx.joined import WRONG
 from archloom.tvm_backend.frontends.onnx.versions import for_onnxruntime
 
 TYPES = frozenset({"to", "dtype", "output_dtype"})
 """Attributes that are types of elements."""
 
-
-WRONG = ["Pad_Fusion"]
-"""Optimizers of onnxruntime that give other results: zeros around an image are not among those of which it takes the
-largest."""
 FOREIGN = frozenset({23, 27, 28})
 """Types that onnxruntime has no kernels of: FLOAT4E2M1, FLOAT6E2M3, FLOAT6E3M2."""
 
@@ -99,7 +96,7 @@ def integer_session(model: "onnx.ModelProto", threads: int = 0, *, fused: bool =
     model = for_onnxruntime(in_float32(known(model)), "reference")
     try:
         return onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=WRONG)
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"], disabled_optimizers=[*WRONG])
     except Exception as error:  # onnxruntime's exceptions have no common base
         raise ModelError(f"onnxruntime cannot run the network: {error}") from error
 

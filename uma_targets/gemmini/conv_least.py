@@ -94,8 +94,8 @@ class _Bounded:
         count = scheme.image.rows.kernel * (scheme.blocks + (scheme.rest > 0))
         loads, rows, zeros, zero_rows = (np.rint(count * c[name]).astype(np.int64)
                                          for name in ("loads", "load_rows", "zeros", "zero_rows"))
-        step = scheme.load_step * scheme.image.c
-        return costs.load(rows, 1, max(1, step - scheme.image.dim), loads, parts) + costs.zeros(zero_rows, zeros, parts)
+        return costs.load(rows, 1, max(1, scheme.step - scheme.image.dim), loads, parts) + costs.zeros(
+            zero_rows, zeros, parts)
 
     def of_weights(self, rows: int, width: int) -> Work:
         return self.costs.load(rows, width, self.conv.scheme.image.o, parts=self.costs.parts("spad"))

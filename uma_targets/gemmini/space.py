@@ -257,7 +257,7 @@ def _phases(scheme: Scheme) -> tuple[Phase, ...]:
     if not isinstance(scheme, KernelRow):
         step = scheme.load_step * scheme.image.pixel_bytes
         return (Phase(scheme.chunks, 1, scheme.image.c / scheme.chunks, step),)
-    height, dim, step = scheme.image.rows.kernel, scheme.image.dim, scheme.load_step * scheme.image.c
+    height, dim, step = scheme.image.rows.kernel, scheme.image.dim, scheme.step
     groups = [(height // scheme.group, scheme.group), (1, height % scheme.group)] if scheme.rest else []
     found = [Phase(scheme.blocks * height, 1, dim, step),
              *(Phase(count, parts, scheme.rest * (parts + 1) / 2, step) for count, parts in groups)]

@@ -22,6 +22,7 @@ from archloom.mapper import workload as wl
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import GraphOptions, Option, OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.passes.gathered import merged
 from archloom.tvm_backend.targets.backend import Lowered, UMABackend
 from archloom.tvm_backend.targets.layouts import NHWC
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
@@ -151,13 +152,8 @@ def merged_groups(groups: int, channels: int, dim: int) -> int:
 
 def diagonal(kernel: np.ndarray, groups: int, blocks: int) -> np.ndarray:
     """OIHW of ``groups`` groups → [groups / blocks, kh, kw, blocks · c, blocks · o] with zeros beside the diagonal."""
-    o, c, kh, kw = kernel.shape
-    outputs = o // groups
-    parts = kernel.reshape(groups // blocks, blocks, outputs, c, kh, kw)
-    made = np.zeros((groups // blocks, kh, kw, blocks, c, blocks, outputs), kernel.dtype)
-    for i in range(blocks):
-        made[:, :, :, i, :, i, :] = parts[:, i].transpose(0, 3, 4, 2, 1)
-    return made.reshape(groups // blocks, kh, kw, blocks * c, blocks * outputs)
+    wide = merged(kernel, groups, blocks)
+    return wide.reshape(groups // blocks, -1, *wide.shape[1:]).transpose(0, 3, 4, 2, 1)
 
 
 class Gemmini(UMABackend):

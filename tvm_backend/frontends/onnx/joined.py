@@ -15,11 +15,14 @@ import onnx
 from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, every_node, has_operators, read_counts
 from archloom.tvm_backend.frontends.onnx.functions import DRAWN
 
+WRONG = ("Pad_Fusion",)
+"""Optimizers of onnxruntime that give other results: zeros around an image go into the search of maxima, where they may
+be the largest."""
 LEFT_OUT = (
+    *WRONG,
     "CommonSubexpressionElimination", "ReshapeFusion", "GeluFusionL1", "LayerNormFusionL1",
     "NotWhereFusion", "DivMulFusion", "ConcatSliceElimination", "SliceConcatToSpaceToDepthFusion",
     "CastChainElimination", "ConstantSharing", "TransposeOptimizer",
-    "Pad_Fusion",  # which takes zeros around an image into the search of maxima, where they may be the largest
 )
 """Optimizers of onnxruntime that change operators otherwise than estimates do."""
 RESHAPING = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten"})
